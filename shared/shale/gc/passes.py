@@ -40,7 +40,7 @@ class ListedObject(Protocol):
 
 @dataclass(slots=True)
 class GcProgress:
-    """Progress of a pass: objects listed, planned, deleted, and failed to delete."""
+    """Progress of a pass: objects listed, planned, deleted, and failed to delete; ``problem``: the first failure."""
 
     listed: int = 0
     listed_bytes: int = 0
@@ -50,11 +50,13 @@ class GcProgress:
     deleted_bytes: int = 0
     failed: int = 0
     logged_s: float = 0.0
+    problem: ShaleError | None = None
 
     def add(self, other: "GcProgress") -> None:
         """Add the counts of a part of the pass."""
         for name in ("listed", "listed_bytes", "planned", "planned_bytes", "deleted", "deleted_bytes", "failed"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.problem = self.problem or other.problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +182,7 @@ class Pass:
             self.instruments.error(self.task, problem)
             log.error(Event.GC_DELETE_FAILED, resource=self.task.value, object=key, error=problem)
         self.progress.failed += len(problems)
+        self.progress.problem = self.progress.problem or next(iter(problems.values()), None)
         gone_bytes = sum(each.size for each in batch if each.key not in problems)
         self.progress.deleted += len(batch) - len(problems)
         self.progress.deleted_bytes += gone_bytes

@@ -86,6 +86,20 @@ def test_the_source_of_a_clone_is_found_without_rights_beside_it(served: tuple[s
     denied.clear()
 
 
+def test_a_refused_delete_is_told_at_once(served: tuple[str, list[str]], tmp_path: Path) -> None:
+    endpoint, denied = served
+    for value in ("1", "2", "3"):
+        shale(endpoint, WRITER, "kv", "put", "k", value, folder=tmp_path)
+    command = ["gc", "run", "--yes", "--min-age", "0s", "-r", "manifest", "-u", URL]
+    env = {"PYTHONPATH": PYTHONPATH, **variables(endpoint, WRITER)}
+    done = run("shale_cli", *command, env=env, folder=tmp_path, is_strict=True, timeout_s=60)
+    assert done.returncode == 77, done.stderr
+    assert b"the store refused the credentials" in done.stderr
+    assert {json.loads(each)[1] for each in denied} == {"s3:DeleteObject"}
+    assert len(denied) <= len(set(denied)) + 2, "they are not tried again and again"
+    denied.clear()
+
+
 @pytest.mark.parametrize(
     ("role", "action", "key"),
     [

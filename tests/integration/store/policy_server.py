@@ -19,6 +19,10 @@ _KEY = re.compile(r"Credential=([^/,]+)/")
 _DELETED = re.compile(r"<Key>([^<]+)</Key>")
 _PASSED_ON = frozenset({"content-type", "content-length", "etag", "last-modified", "content-range", "date"})
 DENIED = b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>Access Denied.</Message></Error>"
+NOT_DELETED = (
+    b"<?xml version='1.0'?><DeleteResult><Error><Key>%s</Key><Code>AccessDenied</Code>"
+    b"<Message>Access Denied.</Message></Error></DeleteResult>"
+)
 
 
 class Access(NamedTuple):
@@ -75,7 +79,9 @@ def policy_server(endpoint: str, policies: Mapping[str, Mapping[str, Any]], deni
             for access in accesses(self.command, self.path, body):
                 if not is_allowed(policy, access):
                     denied.append(json.dumps([found[1] if found else "", *access]))
-                    self._answer(403, {"Content-Type": "application/xml"}, DENIED)
+                    is_bulk = self.command == "POST" and access.action == "s3:DeleteObject"
+                    answer = NOT_DELETED % access.resource.partition("/")[2].encode() if is_bulk else DENIED
+                    self._answer(200 if is_bulk else 403, {"Content-Type": "application/xml"}, answer)
                     return
             with contextlib.closing(HTTPConnection(urlsplit(endpoint).netloc)) as server:
                 server.request(self.command, self.path, body, dict(self.headers))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shale_cli.framework.session import CliSession, run
+from shale_cli.framework.session import CliSession, print_error, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -212,6 +212,7 @@ def _show_plan(session: CliSession, shown: "GcPlan") -> None:
 
 
 def _show_done(session: CliSession, done: "Mapping[str, GcProgress]") -> int | None:
+    from shale.errors import AccessDenied
     from shale.service.exit_codes import ExitCode
 
     items = [
@@ -226,4 +227,8 @@ def _show_done(session: CliSession, done: "Mapping[str, GcProgress]") -> int | N
         for resource, each in done.items()
     ]
     session.output.listing("resources", items, ("resource", "listed", "planned", "deleted", "deleted_bytes", "failed"))
-    return ExitCode.TEMPFAIL if any(each.failed for each in done.values()) else None
+    problem = next((each.problem for each in done.values() if each.problem is not None), None)
+    if problem is None:
+        return None
+    print_error(f"not all objects were deleted: {problem}")
+    return ExitCode.NOPERM if isinstance(problem, AccessDenied) else ExitCode.TEMPFAIL

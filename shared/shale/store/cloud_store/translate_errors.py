@@ -23,6 +23,8 @@ _QUERY = re.compile(r"(https?://[^\s?]+)\?\S*")
 _PREAMBLE = re.compile(r"^Generic \w+ error: (Error performing list request: )?")
 _REASON = re.compile(r'(?:message|error): "([^"]+)"')
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist")
+_DENIED = re.compile(r"\(code: AccessDenied\)")
+"""In the answer to a request that deletes several objects, whose own status is 200."""
 _TIMEOUT = re.compile(r"TimedOut|kind: Timeout|operation timed out")
 _CREATE_LOST = re.compile(r"BlobAlreadyExists|ContainerAlreadyExists")
 """Azure's codes with status 409 where others return 412.  Every other 409 is undecided and is retried."""
@@ -53,7 +55,7 @@ def translated(error: BaseException, url: str, op: str, key: str) -> ShaleError:
     if _NO_BUCKET.search(text) or isinstance(error, FileNotFoundError):
         return NotFoundError(f"{url}: there is no such bucket")
     denied = isinstance(error, PermissionDeniedError | UnauthenticatedError | PermissionError)
-    if denied or status in _AUTH_STATUS:
+    if denied or status in _AUTH_STATUS or _DENIED.search(text):
         who = "the store refused the credentials"
         return AccessDenied(f"{url}: {_without_credentials(url, text) or who}: {first_line(error)}")
     if isinstance(error, NotSupportedError | NotImplementedError) or status == "501":
