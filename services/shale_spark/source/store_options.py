@@ -14,8 +14,8 @@ _REQUEST_LIMIT_S = 120.0
 def task_store_options(given: Mapping[str, str]) -> StoreOptions:
     """Return the options of a job, with limits for tasks.
 
-    The variables ``SHALE_STORE__…`` of this process are not read: the options become part of Spark's plans, where no
-    secrets may be.
+    They become part of Spark's plans, where no secrets may be.  So each process adds what its own variables
+    ``SHALE_STORE__…`` set when it connects.
 
     Args:
         given: ``max_retries``, and obstore's settings such as ``endpoint``.
@@ -26,4 +26,4 @@ def task_store_options(given: Mapping[str, str]) -> StoreOptions:
     config = dict(given)
     retries = parse_integer(config.pop("max_retries", str(_RETRIES_MAX)), name="store.max_retries")
     policy = RetryPolicy(retries_max=retries, timeout_s=_REQUEST_LIMIT_S, fail_fast_auth=True)
-    return StoreOptions(config=config, retry=policy)
+    return StoreOptions(config=config, retry=policy, reads_environment=True)

@@ -14,7 +14,7 @@ from shale.errors import InvalidRequestError, WrongType
 from shale.format.blocks.transform import BlockTransformer
 from shale.kernels.dispatch import use_kernels
 from shale.store.connect import connect
-from shale.store.environment import options_from
+from shale.store.environment import options_from, with_environment
 from shale.store.location import UrlOrPath, normalize_path, parse_location, parse_store_url
 from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
@@ -86,7 +86,7 @@ class DatabaseLocation:
                 they are not answered within ``open_timeout_s``.
         """
         _warn_without_kernels()
-        options = self.store_options
+        options = with_environment(self.store_options, os.environ)
         if is_bounded and options.retry.timeout_s is None:
             policy = replace(options.retry, timeout_s=self.open_timeout_s, fail_fast_auth=True)
             options = replace(options, retry=policy)

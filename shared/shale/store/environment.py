@@ -5,6 +5,7 @@ with pydantic, which would take longer than the rest of an open.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -42,6 +43,22 @@ def options_from(environ: Mapping[str, str]) -> StoreOptions:
     retry = {_RETRY[name]: values.pop(name) for name in _RETRY if name in values}
     named = {_FIELDS.get(name, name): value for name, value in values.items()}
     return StoreOptions(retry=RetryPolicy(**retry), config=config, **named)
+
+
+def with_environment(options: StoreOptions, environ: Mapping[str, str]) -> StoreOptions:
+    """Return options to which the variables of this process are added, if they are to be.
+
+    The settings of the store in ``options`` win, and its retries stay.
+
+    Raises:
+        InvalidRequestError: an impossible value; the message names the variable.
+    """
+    if not options.reads_environment:
+        return options
+    found = options_from(environ)
+    # A setting may be given by another of its names, such as aws_endpoint_url; obstore refuses both.
+    added = {name: text for name, text in found.config.items() if not any(name in given for given in options.config)}
+    return replace(found, config={**added, **options.config}, client=options.client, retry=options.retry)
 
 
 def _is_known(name: str) -> bool:

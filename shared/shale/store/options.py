@@ -44,6 +44,8 @@ class StoreOptions(KnownFields):
     ``cas``: how files are created once.  ``two-phase`` is for stores without conditional writes, and needs
     ``transactional_url``, the store of commit records.
     ``ack_after``: when a create of the two-phase mode returns.
+    ``reads_environment``: the process that connects adds what its variables ``SHALE_STORE__…`` set.  For options that
+    travel to other processes, and so may hold no secrets.
     """
 
     unknown_hint: ClassVar[str] = "; endpoint, region, credentials and the like are given as config={'endpoint': …}"
@@ -56,6 +58,7 @@ class StoreOptions(KnownFields):
     fsync: bool = True
     cas: CasMode = CasMode.NATIVE
     ack_after: AckAfter = AckAfter.COPY
+    reads_environment: bool = False
     # Not in the repr: credentials must not reach a log or a traceback.
     config: Mapping[str, str] = field(default_factory=dict, repr=False)
     client: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 import shale
 from shale.kernels.rows import concat_rows, entries_from_rows
 from shale.store.options import StoreOptions
@@ -14,7 +16,8 @@ from shale_spark.tasks import run_async
 from tests.integration.store.servers import s3_server
 
 
-def test_a_read_over_s3() -> None:
+@pytest.mark.parametrize("from_environment", [False, True])
+def test_a_read_over_s3(monkeypatch: pytest.MonkeyPatch, *, from_environment: bool) -> None:
     """It is planned in one event loop and executed in others, as in Spark's workers."""
     with s3_server("lake") as endpoint:
         config = {"endpoint": endpoint, "access_key_id": "t", "secret_access_key": "t", "region": "us-east-1"}
@@ -29,10 +32,17 @@ def test_a_read_over_s3() -> None:
 
         asyncio.run(write())
         given = {"url": "s3://lake/orders", "partition_bytes": "16KiB"}
-        options = SparkReadOptions.parse(given | {f"store.{name}": value for name, value in config.items()})
+        if from_environment:
+            for name, value in config.items():
+                monkeypatch.setenv(f"SHALE_STORE__{name.upper()}", value)
+        else:
+            given |= {f"store.{name}": value for name, value in config.items()}
+        options = SparkReadOptions.parse(given)
         assert parse_where(where_options(options.where)) == options.where
         planned = run_async(lambda env: plan_read(options, requested_keys(options), env))
         assert len(planned.plans) > 2
+        if from_environment:
+            assert all(b"127.0.0.1" not in plan.encode() for plan in planned.plans)
         chunks = [rows for plan in planned.plans for rows in read_rows(ReadPlan.decode(plan.encode()))]
         found = [(entry.key, entry.value) for entry in entries_from_rows(concat_rows(chunks))]
     assert found == [(b"k000", b"in the WAL"), *((b"k%03d" % number, b"v" * 100) for number in range(1, 600))]

@@ -9,8 +9,8 @@ from shale.service.config.sections import StoreSection
 from shale.service.config.settings import DaemonSettings, load_settings
 from shale.service.config.settings_error import SettingsError
 from shale.service.store_startup import store_options
-from shale.store.environment import PREFIX, options_from
-from shale.store.options import StoreOptions
+from shale.store.environment import PREFIX, options_from, with_environment
+from shale.store.options import RetryPolicy, StoreOptions
 
 CREDENTIALS = {"ACCESS_KEY_ID": "id", "SECRET_ACCESS_KEY": "secret"}
 VALID = [
@@ -79,3 +79,16 @@ def test_no_error_tells_a_secret() -> None:
     with pytest.raises(InvalidRequestError) as caught:
         options_from(named({"SECRET_ACCESS_KEY": "hush"}))
     assert "hush" not in str(caught.value)
+
+
+def test_the_process_that_connects_adds_its_variables_where_options_travel() -> None:
+    environ = named({**CREDENTIALS, "ENDPOINT": "http://localhost:9000", "REQUEST_TIMEOUT": "7s", "MAX_RETRIES": "5"})
+    sent = StoreOptions(
+        config={"aws_endpoint_url": "http://localhost:1"}, retry=RetryPolicy(retries_max=3), reads_environment=True
+    )
+    found = with_environment(sent, environ)
+    assert found.config == {
+        "aws_endpoint_url": "http://localhost:1", "access_key_id": "id", "secret_access_key": "secret"
+    }  # fmt: skip
+    assert (found.request_timeout_s, found.retry) == (7.0, sent.retry)
+    assert with_environment(StoreOptions(), environ) == StoreOptions()
