@@ -25,7 +25,7 @@ def configure(
         gc: the same for a collector.
 
     Raises:
-        InvalidRequestError: not a size, or not a disk cache.
+        InvalidRequestError: not a size, not a disk cache, or not a bool.
     """
     size_bytes = None if cache_bytes is None else parse_size(cache_bytes, name="cache_bytes")
     options = parse_disk_cache(disk_cache)

@@ -1,5 +1,7 @@
 """Whether writers of this process run services, unless their options say it (``shale.configure``)."""
 
+from shale.errors import WrongType
+
 
 class EmbeddedDefaults:
     """The defaults of the options ``compactor`` and ``gc``."""
@@ -9,7 +11,14 @@ class EmbeddedDefaults:
         self.gc = True
 
     def change(self, *, compactor: bool | None = None, gc: bool | None = None) -> None:
-        """Change the defaults that are given."""
+        """Change the defaults that are given.
+
+        Raises:
+            WrongType: one is not a bool.
+        """
+        for name, value in (("compactor", compactor), ("gc", gc)):
+            if not isinstance(value, bool | None):
+                raise WrongType(f"{name}={value!r} is of type {type(value).__name__}: give a value of type bool")
         self.compactor = self.compactor if compactor is None else compactor
         self.gc = self.gc if gc is None else gc
 

@@ -1,13 +1,14 @@
 """Loggers whose events come from the catalogue: structlog on top of the standard library.
 
 The library only emits.  A record carries the event and its fields, and the process that embeds the library decides what
-becomes of it (``shale.telemetry.log_output`` for our daemons).
+becomes of it (``shale.telemetry.log_output`` for our daemons).  One that decides nothing sees hints: ``HintHandler``.
 
 Importing structlog takes as long as a small command, because it brings rich.  A logger therefore imports it with the
 first line that is written; below the chosen level a call costs one cached comparison.
 """
 
 import logging
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,26 @@ if TYPE_CHECKING:
 LIMIT_S = 1.0
 """Identical event and error type are written at most once in this time; the next line counts what was dropped."""
 
+
+class HintHandler(logging.Handler):
+    """Writes warnings that say what to do to stderr, for programs that have configured no logging.
+
+    All other records of such a program are dropped.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the hint of a record that no other handler gets."""
+        line = record.msg
+        if isinstance(line, dict) and "hint" in line and not self._has_others():
+            sys.stderr.write(f"shale: {line.get('event')}: {line['hint']}\n")
+
+    def _has_others(self) -> bool:
+        inherited = logging.getLogger().handlers if _ROOT.propagate else []
+        return any(each is not self for each in (*_ROOT.handlers, *inherited))
+
+
 _ROOT = logging.getLogger("shale")
-_ROOT.addHandler(logging.NullHandler())
+_ROOT.addHandler(HintHandler(logging.WARNING))
 
 
 class RateLimit:

@@ -4,8 +4,10 @@ Source: docs/reference/protocol.md 6, 8, 14.1.
 """
 
 import anyio
+import pytest
 
 from shale.engine.embedded_defaults import EmbeddedDefaults
+from shale.errors import WrongType
 from shale.testing.database_invariants import DatabaseInvariants
 from shale.testing.sim_process import SimProcess
 from shale.testing.simulation import Simulation
@@ -95,4 +97,7 @@ def test_no_write_waits_long_after_a_kill(seed: int) -> None:
 
 def test_the_defaults_are_both() -> None:
     defaults = EmbeddedDefaults()
+    assert (defaults.compactor, defaults.gc) == (True, True)
+    with pytest.raises(WrongType, match="compactor='no' is of type str: give a value of type bool"):
+        defaults.change(gc=False, compactor="no")  # type: ignore[arg-type]
     assert (defaults.compactor, defaults.gc) == (True, True)

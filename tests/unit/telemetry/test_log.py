@@ -185,3 +185,31 @@ def test_a_program_that_embeds_the_library_formats_lines_itself() -> None:
     finally:
         logger.removeHandler(handler)
     assert stream.getvalue().startswith("WARNING shale.embedded {'event': 'clone.incomplete', 'component': 'embedded'")
+
+
+_PROGRAM = """
+import logging, sys
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+if sys.argv[1:]:
+    logging.basicConfig(format="own: %(message)s")
+log = get_logger("memtable")
+log.info(Event.MEMTABLE_FLUSH_STALLED, hint="too early")
+log.warning(Event.STORE_REQUEST_FAILING, op="get")
+log.warning(Event.MEMTABLE_FLUSH_STALLED, l0_ssts=8, hint="start a compactor")
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], ["shale: memtable.flush.stalled: start a compactor"]),
+        (["configured"], ["own: {'event': 'store.request.failing'", "own: {'event': 'memtable.flush.stalled'"]),
+    ],
+    ids=["no logging", "logging of its own"],
+)
+def test_a_program_without_logging_is_told_what_to_do(arguments: list[str], told: list[str]) -> None:
+    """And nothing else; one with logging gets all warnings, once."""
+    command = [sys.executable, "-c", _PROGRAM, *arguments]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stderr.splitlines()
+    assert [line.partition(", ")[0] for line in lines] == told

@@ -92,13 +92,13 @@ class L0Admission:
             fullest = max(len(trees[prefix].l0) if prefix in trees else 0 for prefix in frozen.segments)
             limit = self._options.l0_max_ssts if reason == "num_ssts" else self._options.l0_max_ssts_per_key
             self._durability.stall = f"L0 is full, {fullest} of {limit} SSTs, and {_HINT}"
-            self._warn_in_time(reason, fullest, limit)
+            self._warn_in_time(reason, fullest, limit, self._durability.stall)
         if reason != self.stall_reason:
             self.stall_reason = reason
             self._durability.changed.notify()
         return reason is not None and not self._ignores_stalls
 
-    def _warn_in_time(self, reason: str, fullest: int, limit: int) -> None:
+    def _warn_in_time(self, reason: str, fullest: int, limit: int, hint: str) -> None:
         """Warn of a stall that lasts: a running compaction ends most of them after moments."""
         now_s = self._env.clock.monotonic_s()
         if self.stall_reason is None:
@@ -113,5 +113,5 @@ class L0Admission:
             limit=limit,
             type=reason,
             duration_ms=round(1000 * (now_s - self._stalled_s)),
-            hint=f"L0 is full and {_HINT}",
+            hint=hint,
         )

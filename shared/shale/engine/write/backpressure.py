@@ -14,6 +14,8 @@ from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 
 _WARN_INTERVAL_S = 30.0
+_WARN_MIN_S = 1.0
+"""A writer at its limit waits many times a second, each time for a moment."""
 log = get_logger("writer")
 
 
@@ -41,7 +43,17 @@ class Backpressure:
         env: the clock for log fields.
     """
 
-    __slots__ = ("_durability", "_env", "_limit_bytes", "_memory", "_since_s", "_timeout_s", "_waiting", "waits")
+    __slots__ = (
+        "_durability",
+        "_env",
+        "_limit_bytes",
+        "_memory",
+        "_since_s",
+        "_timeout_s",
+        "_waiting",
+        "_warned_s",
+        "waits",
+    )
 
     def __init__(self, memory: MemoryUsage, durability: DurabilityTracker, options: DbOptions, env: Env) -> None:
         self.waits = 0
@@ -53,6 +65,7 @@ class Backpressure:
         self._timeout_s = math.inf if options.stall_timeout_s is None else options.stall_timeout_s
         self._waiting = 0
         self._since_s = 0.0
+        self._warned_s = -math.inf
 
     @property
     def is_full(self) -> bool:
@@ -72,7 +85,9 @@ class Backpressure:
         self._waiting += 1
         if self._waiting == 1:
             self._since_s = self._env.clock.monotonic_s()
-            self._warn()
+            if self._since_s - self._warned_s >= _WARN_MIN_S:
+                self._warned_s = self._since_s
+                self._warn()
         try:
             with anyio.move_on_after(self._timeout_s) as waiting:
                 await self._wait()

@@ -1,6 +1,7 @@
 """Backpressure alone: which writes wait, their wake-ups, and the metrics."""
 
 from dataclasses import dataclass
+from random import Random
 
 import anyio
 import anyio.lowlevel
@@ -9,7 +10,7 @@ import pytest
 from shale.engine.options import DbOptions
 from shale.engine.write.backpressure import Backpressure
 from shale.engine.write.durability import DurabilityTracker
-from shale.env import Env
+from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import ClosedError
 
 LIMITED = DbOptions(max_unflushed_bytes=100, l0_sst_size_bytes=50)
@@ -55,6 +56,31 @@ def test_a_flush_lets_all_waiting_writes_go_on() -> None:
         assert pressure.waits == 6
 
     anyio.run(scenario)
+
+
+def test_a_writer_at_its_limit_warns_once_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    """It waits many times a second, each time for a moment."""
+
+    async def scenario() -> None:
+        memory, durability = Memory(), DurabilityTracker()
+        pressure = Backpressure(memory, durability, LIMITED, Env(SetClock(), Random(1), InlineCpu()))
+        for number in range(10):
+            memory.unflushed_bytes = 100
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(pressure.wait_for_capacity)
+                await anyio.wait_all_tasks_blocked()
+                memory.unflushed_bytes = 0
+                durability.advance_durable(number + 1)
+
+    anyio.run(scenario)
+    assert caplog.text.count("writer.backpressure.started") == 1
+
+
+class SetClock(SystemClock):
+    """A clock that stands still."""
+
+    def monotonic_s(self) -> float:
+        return 100.0
 
 
 def test_without_a_flush_under_way_the_memory_is_checked_in_every_turn() -> None:
