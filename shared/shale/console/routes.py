@@ -115,11 +115,13 @@ class ConsoleRoutes:
 
 
 def _key(fields: dict[str, Any]) -> bytes:
-    text = fields.get("key")
+    text, form = fields.get("key"), fields.get("format", "text")
     if not isinstance(text, str):
         raise bad_request("key: must be text")
+    if form not in ("text", "hex"):
+        raise bad_request("format: must be text or hex")
     try:
-        key = unhexlify(text) if fields.get("format") == "hex" else text.encode()
+        key = unhexlify(text) if form == "hex" else text.encode()
     except ValueError as error:
         raise bad_request(f"key: not hexadecimal: {error}") from error
     if not 0 < len(key) <= KEY_BYTES_MAX:

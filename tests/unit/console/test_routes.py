@@ -19,11 +19,12 @@ from shale.admin.gc import GcAdmin
 from shale.console.database_view import VIEWS_MAX
 from shale.console.page import render_page
 from shale.console.routes import CLIENTS_MAX, ConsoleRoutes
-from shale.console.source import EXISTENCE_INTERVAL_S, ConsoleSource
+from shale.console.source import EXISTENCE_INTERVAL_S, INTERVAL_S, ConsoleSource
 from shale.engine.location import DatabaseStores
 from shale.env import Env
 from shale.service.access import AccessTokens, Role
 from shale.store.memory import MemoryStore
+from shale.store.port import GetResult
 from shale.telemetry.metrics import Metrics
 from shale.telemetry.recent_events import RecentEvents
 from tests.clocks import ManualClock
@@ -105,6 +106,7 @@ async def test_a_process_without_rows_has_no_lookup() -> None:
         ({"key": "6", "format": "hex"}, 400),
         ({"key": ""}, 400),
         ({"key": 5}, 400),
+        ({"key": "61", "format": "HEX"}, 400),
         ({"keys": "a"}, 400),
     ],
     ids=str,
@@ -162,6 +164,32 @@ async def test_a_database_that_is_gone_is_a_problem_and_a_new_one_in_its_place_i
         await store.delete_many([each.key for each in await store.list("db/")])
         assert "the database is gone" in (await state())["problem"]
         assert "there is no database at db" in (await state())["problem"]
+
+
+async def test_a_store_that_does_not_answer_is_a_problem_beside_the_last_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    class StoppedStore(MemoryStore):
+        """A store that stops to answer."""
+
+        is_stopped = False
+
+        async def get(self, key: str) -> GetResult | None:
+            if self.is_stopped:
+                await anyio.sleep_forever()
+            return await super().get(key)
+
+    clock, store = ManualClock(), StoppedStore()
+    await (await shale.Db.open("db", store=store, flush_interval=0)).close()
+    source = ConsoleSource(context_of(store, replace(Env.system(), clock=clock)), dict, dict, RecentEvents())
+    states = []
+    for is_stopped in (False, True, False):
+        store.is_stopped = is_stopped
+        monkeypatch.setattr("shale.console.source.STORE_MAX_S", 0.01 if is_stopped else 60.0)
+        clock.sleep(INTERVAL_S)
+        states.append(orjson.loads(await source.state()))
+    assert [each["problem"] is None for each in states] == [True, False, True]
+    assert "did not answer" in states[1]["problem"]
+    assert states[1]["database"] == states[0]["database"]
+    assert [each["database_ms"] - states[0]["now_ms"] for each in states] == [0, 0, 2000 * INTERVAL_S]
 
 
 async def test_a_listing_that_takes_long_does_not_stop_the_states(monkeypatch: pytest.MonkeyPatch) -> None:
