@@ -21,8 +21,10 @@ from tests.integration.writer.writer_process import writer
 SERVER = os.environ.get("REDIS_SERVER")
 COMMANDS = 3000
 KEYS = ("a", "b", "c", "d e", "n")
-NUMBERS = ("0", "1", "-1", "5", "100", "9223372036854775807", "-9223372036854775808", "9223372036854775808", "01", "+1")
-NUMBERS += (" 1", "1.5", "", "abc", "-0")
+NUMBERS = (
+    *("0", "1", "-1", "5", "100", "9223372036854775807", "-9223372036854775808", "9223372036854775808"),
+    *("01", "+1", " 1", "1.5", "", "abc", "-0"),
+)
 FLOATS = ("0", "1.5", "-1.5", "3.0e3", "inf", "nan", "abc", "", " 1", "0.1", "-0", "1.", ".5", "+2")
 VALUES = ("hello", "", "1", "10", "-3", "9223372036854775800", "3.14", b"\xff\x00", "x" * 50, " 5")
 TIMES = ("500000", "0", "-1", "abc", "9223372036854775807", "9223372036854775", "4102444800", "4102444800000", "+5", "")
@@ -64,7 +66,8 @@ class Generator:
                      self._key()],
             lambda: [self._one(("MULTI", "EXEC", "EXEC", "DISCARD", "UNWATCH"))],
         )  # fmt: skip
-        return self._one(kinds)()
+        found: Command = self._one(kinds)()
+        return found
 
     def choose(self, server: Server) -> int:
         """Return the connection that sends the next command; mostly the first."""
