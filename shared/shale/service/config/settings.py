@@ -59,13 +59,13 @@ def validate_options(options: Callable[[], object], merge_operator: str | None) 
         ValueError: the options are invalid, or the merge operator is unknown.
     """
     try:
-        options()
-    except InvalidRequestError as error:
-        raise ValueError(str(error)) from error
-    try:
         resolve_operator(merge_operator)
     except InvalidRequestError as error:
         raise ValueError(f"merge_operator: {error}") from error
+    try:
+        options()
+    except InvalidRequestError as error:
+        raise ValueError(str(error)) from error
 
 
 class DaemonSettings(BaseSettings):
