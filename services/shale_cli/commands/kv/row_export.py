@@ -3,6 +3,7 @@
 import io
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _ROWS_AT_ONCE = 1000
 TAIL_BYTES = 1 << 20
+_ARROW = frozenset({"parquet", "arrow"})
 _SEEKING = ("parquet",)
 """Formats that need a file."""
 
@@ -53,8 +55,10 @@ def target(file: Path, format_: str, *, resume: bool, layout: RowLayout | None =
     """Return the target of an export, with the position at which to resume.
 
     Raises:
-        InvalidRequestError: the file exists, or the export cannot be resumed.
+        InvalidRequestError: the file exists, the export cannot be resumed, or pyarrow is not installed.
     """
+    if format_ in _ARROW:
+        import_module("shale_cli.commands.kv.row_arrow")  # before a file is created that a later export would refuse
     chosen = layout if layout is not None else RowLayout()
     found = Target(file, format_, layout=chosen)
     if found.is_stdout:
@@ -111,7 +115,7 @@ class RecordSink(Protocol):
 
 
 async def _write(scan: "Scan", to: Target, stream: BinaryIO, output: Output, on_progress: OnProgress) -> int:
-    is_arrow = to.format in ("parquet", "arrow")
+    is_arrow = to.format in _ARROW
     if is_arrow and to.layout.value_format is None:
         from shale_cli.commands.kv import row_arrow
 

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +165,12 @@ def test_operands_are_folded_by_the_operator_of_the_settings(
     assert b'"value_b64":"MTI="' in Path(file).read_bytes()
     golden.run("kv", "delete", "--prefix", "a", "--yes", "-u", url)
     golden.run("kv", "get", "a", "-u", url, code=3)
+
+
+@pytest.mark.parametrize("format_", ["parquet", "arrow"])
+def test_without_pyarrow_no_file_is_begun(format_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of an interrupted export would stop the next one, after pyarrow was installed."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "shale_cli.commands.kv.row_arrow", raising=False)
+    with pytest.raises(InvalidRequestError, match=r"pip install 'shale\[arrow\]'"):
+        row_export.target(tmp_path / "rows", format_, resume=False)
