@@ -124,7 +124,7 @@ class Coordinator:
             with self._compactions_store.on_other_commit(self.wake):  # an admin in this process submits or cancels
                 await self._run()
         except FencedError as error:
-            self._reporter.fenced(self.manifest.epoch, error)
+            self._report_fenced(error)
             raise
 
     async def _run(self) -> None:
@@ -152,7 +152,7 @@ class Coordinator:
                     return
                 await self._results_ready.wait_for(self._options.poll_interval_s)
         except FencedError as error:
-            self._reporter.fenced(self.manifest.epoch, error)
+            self._report_fenced(error)
             raise
 
     def wake(self) -> None:
@@ -248,6 +248,11 @@ class Coordinator:
         await self._job_log.flush()
         if step.scheduled or step.reclaimed:
             self._jobs_ready.notify()
+
+    def _report_fenced(self, error: FencedError) -> None:
+        """Report that another coordinator has taken over; one in a writer's process gives way, which is normal."""
+        if self._options.writer_epoch is None:
+            self._reporter.fenced(self.manifest.epoch, error)
 
     def _report(self, step: PlanningStep) -> None:
         self._reporter.decided(step, self.local, self._env.clock.now_ms())

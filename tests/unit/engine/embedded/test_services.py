@@ -156,6 +156,7 @@ def test_a_compactor_that_starts_later_takes_over_without_an_error(caplog: pytes
                 with pytest.raises(LiveCoordinator):
                     await Compactor(store, "db", Env.system(), CompactorOptions()).start()
             assert not [each for each in caplog.records if each.levelname == "ERROR"]
+            assert "compactor.fenced" not in caplog.text
 
     run(scenario)
 
