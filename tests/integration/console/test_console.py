@@ -102,6 +102,28 @@ def test_the_picture_follows_the_width_of_the_window(client: Client, page: Page)
     page.wait_for(f"{drawn} < 360")
 
 
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_picture_of_many_ssts_fits_and_says_what_is_missing(client: Client, page: Page, width: int) -> None:
+    page.resize(width, 800)
+    show(client, page)
+    page.evaluate("streaming.abort()")  # no further state draws over the one below
+    page.evaluate("""
+        const tree = latest.database.trees[0];
+        const sizes = [1e12, ...Array(63).fill(2000)];
+        Object.assign(tree, {l0: sizes.map((bytes, id) => ({id, bytes})), l0_count: 2000, l0_bytes: 1.5e12});
+        Object.assign(tree, {runs: [{id: 1, ssts: 9999, bytes: 1e15}], run_count: 70, run_bytes: 2e15});
+        content('lsm').replaceChildren(...show.lsm(latest));
+        window.shapes = [...document.querySelectorAll('#lsm rect, #lsm svg text')].map((each) => each.getBBox());
+        window.wide = document.querySelector('#lsm svg').viewBox.baseVal.width;
+    """)
+    assert page.evaluate("shapes.length") > 30
+    assert page.evaluate("shapes.filter((box) => box.x + box.width > wide).length") == 0
+    said = page.evaluate("document.querySelector('#lsm').innerText")
+    drawn = page.evaluate("document.querySelectorAll('#lsm rect.l0').length")
+    assert f"and {2000 - drawn:,} more L0 SSTs that are not drawn" in said
+    assert "and 69 more sorted runs; all have 1.8 PiB" in said
+
+
 def test_a_hidden_page_follows_nothing(client: Client, page: Page) -> None:
     show(client, page)
     hide = "Object.defineProperty(document, 'hidden', {value: %s, configurable: true});"

@@ -63,19 +63,28 @@ function shape(name, attributes, text) {
   return made;
 }
 
+const GAP = 2, NARROWEST = 3;
+
+// The width of a picture, where its boxes begin, and the room for them: names are before them, sizes after them.
+function frame() {
+  const width = Math.max(280, Math.min(900, content("lsm").clientWidth));
+  const left = width < 500 ? 100 : 150;
+  return { width, left, room: width - left - (width < 500 ? 70 : 130) };
+}
+
+// How many SSTs fit into one line.
+const l0Room = () => Math.floor(frame().room / (NARROWEST + GAP));
+
 // One line per level: the L0 SSTs side by side, then each sorted run; widths follow the logarithm of the size.
 function picture(tree) {
-  const width = Math.max(280, Math.min(900, content("lsm").clientWidth));
-  const left = width < 500 ? 100 : 150, room = width - left - (width < 500 ? 70 : 130), step = 24;
+  const { width, left, room } = frame(), step = 24;
   const levels = [];
-  if (tree.l0_count) {
-    const name = `L0: ${number(tree.l0_count)} SSTs`;
-    levels.push({ name, kind: "l0", parts: tree.l0, bytes: tree.l0_bytes, hidden: tree.l0_count - tree.l0.length });
-  }
-  for (const run of tree.runs) levels.push({ name: `run ${run.id}: ${number(run.ssts)} SSTs`, kind: "run", parts: [run], bytes: run.bytes, hidden: 0 });
+  if (tree.l0_count) levels.push({ name: `L0: ${number(tree.l0_count)} SSTs`, kind: "l0", parts: tree.l0.slice(0, l0Room()), bytes: tree.l0_bytes });
+  for (const run of tree.runs) levels.push({ name: `run ${run.id}: ${number(run.ssts)} SSTs`, kind: "run", parts: [run], bytes: run.bytes });
   const scale = (size) => Math.log2(Math.max(2, size / 1024 + 2));
   const sums = levels.map((level) => level.parts.reduce((sum, part) => sum + scale(part.bytes), 0));
   const most = Math.max(1, ...sums);
+  const spare = room - Math.max(0, ...levels.map((level) => level.parts.length)) * (NARROWEST + GAP);
   const svg = shape("svg", { viewBox: `0 0 ${width} ${Math.max(1, levels.length) * step + 4}`, role: "img" });
   svg.append(shape("title", {}, levels.map((level) => level.name).join(", ") || "empty"));
   if (!levels.length) svg.append(shape("text", { x: 0, y: 16, class: "quiet" }, "no SSTs yet"));
@@ -84,14 +93,13 @@ function picture(tree) {
     let x = left;
     svg.append(shape("text", { x: 0, y: y + 14 }, level.name));
     for (const part of level.parts) {
-      const wide = Math.max(3, (scale(part.bytes) / most) * room - 2);
+      const wide = NARROWEST + (scale(part.bytes) / most) * spare;
       const box = shape("rect", { x, y, width: wide, height: step - 6, rx: 2, class: level.kind });
       box.append(shape("title", {}, `${part.id}: ${bytes(part.bytes)}`));
       svg.append(box);
-      x += wide + 2;
+      x += wide + GAP;
     }
-    const rest = level.hidden ? `, ${number(level.hidden)} SSTs not drawn` : "";
-    svg.append(shape("text", { x: x + 6, y: y + 14, class: "quiet" }, bytes(level.bytes) + (width < 500 ? "" : rest)));
+    svg.append(shape("text", { x: x + 6, y: y + 14, class: "quiet" }, bytes(level.bytes)));
   });
   return svg;
 }
@@ -109,8 +117,9 @@ const show = {
       if (tree.segment_b64) parts.push(element("h3", `segment ${text64(tree.segment_b64)}`));
       if (!tree.segment_b64 && database.tree_count > 1 && !tree.l0_count && !tree.run_count) continue;
       parts.push(picture(tree));
-      const hidden = tree.run_count - tree.runs.length;
-      if (hidden > 0) parts.push(more(hidden, `sorted runs; all runs have ${bytes(tree.run_bytes)}`));
+      const drawn = Math.min(tree.l0.length, l0Room());
+      parts.push(...[].concat(more(tree.l0_count - drawn, "L0 SSTs that are not drawn")));
+      parts.push(...[].concat(more(tree.run_count - tree.runs.length, `sorted runs; all have ${bytes(tree.run_bytes)}`)));
     }
     return parts.concat(more(database.tree_count - database.trees.length, "segments"));
   },
