@@ -33,7 +33,7 @@ directory of a program should not be much larger than its data."""
 _COLLECTED_S = 1.0
 """The same beside a collector of this process, which itself keeps them for as long as the directory is small."""
 _RELEASE_TIMEOUT_S = 0.4
-_SPACE_AMPLIFICATION_MAX = 1.5
+_SPACE_AMPLIFICATION_MAX = 1.25
 log = get_logger("compactor")
 
 
