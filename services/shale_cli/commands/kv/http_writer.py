@@ -12,6 +12,7 @@ from shale_cli.framework.session import CliSession
 
 _TIMEOUT = "5s"
 _ADVICE = "write through its HTTP API (--endpoint URL), stop it, or replace it with --take-over"
+_ADVICE_WITHOUT_HTTP = "it serves no HTTP: write in its program, stop it, or replace it with --take-over"
 
 
 class DurableCommit(NamedTuple):
@@ -73,7 +74,8 @@ async def require_same_writer(session: CliSession, found: LiveWriter, url: str |
         AccessDenied: it requires a token.
     """
     if url is None:
-        raise _refused(session, found, "" if found.status.identity is None else "it serves no HTTP; ")
+        advice = _ADVICE if found.status.identity is None else _ADVICE_WITHOUT_HTTP
+        raise LiveWriter(f"{session.location.url}: {found.found}", found.status, advice)
     try:
         async with Client(url, token=token, env=session.env, timeout=_TIMEOUT, attempts=1) as client:
             fields = (await client.send("GET", "/v1/writer")).json()

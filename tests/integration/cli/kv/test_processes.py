@@ -75,7 +75,7 @@ def test_a_writer_without_http_is_not_fenced(url: str, tmp_path: Path) -> None:
         ):
             line = refused(*command, "-u", url)
             assert line.startswith(f"shale: {url}: writer epoch 1 is running (on host {os.uname().nodename}, since 20")
-            assert "it serves no HTTP; write through its HTTP API (--endpoint URL), stop it, or" in line
+            assert "; it serves no HTTP: write in its program, stop it, or replace" in line
             assert line.endswith("replace it with --take-over")
         _, errors = child.communicate(timeout=60)
         assert child.returncode == 0, errors
