@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.checks.wheels import UV
 from tests.paths import REPOSITORY
 
 TIMEOUT_S = 60.0
@@ -286,7 +287,7 @@ def columns(installed: Installed) -> None:
 def build() -> Path:
     """Build the wheel of this machine."""
     folder = REPOSITORY / ".shale" / "first-hour"
-    subprocess.run(["uv", "build", "--quiet", "--wheel", "-o", str(folder)], cwd=REPOSITORY, check=True)
+    subprocess.run([UV, "build", "--quiet", "--wheel", "-o", str(folder)], cwd=REPOSITORY, check=True)
     return max(folder.glob("*.whl"), key=lambda path: path.stat().st_mtime)
 
 
