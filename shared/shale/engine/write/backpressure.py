@@ -1,4 +1,4 @@
-"""Backpressure: a write waits in the caller's task while memory holds too many unflushed bytes."""
+"""Backpressure: writes slow down with the backlog of flushes, and wait while memory holds too many unflushed bytes."""
 
 import math
 from typing import Protocol
@@ -14,9 +14,27 @@ from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 
 _WARN_INTERVAL_S = 30.0
+_RELAXED_MEMTABLES, _RELAXED_BYTES_MIN = 4, 1 << 20
+"""Writes are not delayed while memory holds so many memtables of the size of an L0 SST."""
+_WAL_RELAXED_BYTES = 64 << 20
+"""Nor while less than this is on its way into WAL files."""
+_DELAY_S, _DELAY_MAX_S = 0.002, 0.05
+"""A loop of writes gives way about every 2 ms, so it has half of the time with twice the relaxed bytes."""
 _WARN_MIN_S = 1.0
 """A writer at its limit waits many times a second, each time for a moment."""
 log = get_logger("writer")
+
+
+def delay_s(*loads: float) -> float:
+    """Return how long a writer sleeps when it gives way.
+
+    A thread of a flush or a compaction that waits for the GIL beside a loop of writes gets it late, so turns of the
+    event loop alone do not help it: the backlog would grow until all memory is used, and then all writes would wait.
+
+    Args:
+        loads: the backlogs of flushes, as multiples of what is usual.
+    """
+    return min(max(*loads, 1.0) - 1.0, _DELAY_MAX_S / _DELAY_S) * _DELAY_S
 
 
 class MemoryUsage(Protocol):
@@ -25,6 +43,11 @@ class MemoryUsage(Protocol):
     @property
     def unflushed_bytes(self) -> int:
         """Estimated bytes of memtables and WAL buffer together."""
+        ...
+
+    @property
+    def wal_buffer_bytes(self) -> int:
+        """Bytes of rows that are not in a WAL file yet."""
         ...
 
     @property
@@ -48,6 +71,7 @@ class Backpressure:
         "_env",
         "_limit_bytes",
         "_memory",
+        "_relaxed_bytes",
         "_since_s",
         "_timeout_s",
         "_waiting",
@@ -61,6 +85,7 @@ class Backpressure:
         self._memory = memory
         self._durability = durability
         self._limit_bytes = options.max_unflushed_bytes
+        self._relaxed_bytes = max(_RELAXED_MEMTABLES * options.l0_sst_size_bytes, _RELAXED_BYTES_MIN)
         self._env = env
         self._timeout_s = math.inf if options.stall_timeout_s is None else options.stall_timeout_s
         self._waiting = 0
@@ -71,6 +96,15 @@ class Backpressure:
     def is_full(self) -> bool:
         """Whether writes wait."""
         return self._memory.unflushed_bytes >= self._limit_bytes
+
+    async def give_way(self) -> None:
+        """Let other tasks run, and their threads, the longer the larger their backlog is."""
+        memory = self._memory
+        seconds = delay_s(memory.unflushed_bytes / self._relaxed_bytes, memory.wal_buffer_bytes / _WAL_RELAXED_BYTES)
+        if seconds:
+            await anyio.sleep(seconds)
+        else:
+            await anyio.lowlevel.checkpoint()
 
     async def wait_for_capacity(self) -> None:
         """Wait until there is room for a write.

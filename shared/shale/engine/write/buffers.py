@@ -51,8 +51,12 @@ class WriteBuffers:
     @property
     def unflushed_bytes(self) -> int:
         """Estimated bytes of memtables and WAL buffer together."""
-        buffered = self.wal.size_bytes if self.wal is not None else 0
-        return self.active.size_bytes + self.frozen.size_bytes + buffered
+        return self.active.size_bytes + self.frozen.size_bytes + self.wal_buffer_bytes
+
+    @property
+    def wal_buffer_bytes(self) -> int:
+        """Bytes of rows that are not in a WAL file yet."""
+        return self.wal.size_bytes if self.wal is not None else 0
 
     @property
     def is_draining(self) -> bool:

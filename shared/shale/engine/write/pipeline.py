@@ -10,8 +10,6 @@ Source: docs/reference/protocol.md 4.4.
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import anyio.lowlevel
-
 from shale.core.bytes_like import BytesLike
 from shale.core.ttl import Lifetime, Timestamp, Ttl, expire_ts, resolve_lifetime
 from shale.engine.flush.writer_manifest import WriterManifest
@@ -368,7 +366,7 @@ class WritePipeline:
         now = self._now_ms()
         if now - self._yielded_ms >= _YIELD_AFTER_MS or now < self._yielded_ms:
             # A loop of puts that never suspends would starve the flush tasks.
-            await anyio.lowlevel.checkpoint()
+            await self.backpressure.give_way()
             self._yielded_ms = now
         if self.buffers.unflushed_bytes >= self._options.max_unflushed_bytes:
             await self.backpressure.wait_for_capacity()

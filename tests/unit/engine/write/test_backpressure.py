@@ -8,7 +8,7 @@ import anyio.lowlevel
 import pytest
 
 from shale.engine.options import DbOptions
-from shale.engine.write.backpressure import Backpressure
+from shale.engine.write.backpressure import Backpressure, delay_s
 from shale.engine.write.durability import DurabilityTracker
 from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import ClosedError
@@ -22,6 +22,7 @@ class Memory:
 
     unflushed_bytes: int = 0
     is_draining: bool = True
+    wal_buffer_bytes: int = 0
 
 
 def test_a_write_does_not_wait_below_the_limit() -> None:
@@ -29,6 +30,38 @@ def test_a_write_does_not_wait_below_the_limit() -> None:
         pressure = Backpressure(Memory(99), DurabilityTracker(), LIMITED, Env.system())
         await pressure.wait_for_capacity()
         assert (pressure.waits, pressure.is_full) == (0, False)
+
+    anyio.run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("loads", "milliseconds"), [((0.0, 1.0), 0), ((1.5, 0.0), 1), ((0.3, 2.0), 2), ((11.0, 5.0), 20), ((1e9, 0.0), 50)]
+)
+def test_writes_slow_down_with_the_backlog(loads: tuple[float, float], milliseconds: float) -> None:
+    assert 1000 * delay_s(*loads) == pytest.approx(milliseconds)
+
+
+def test_a_loop_of_writes_sleeps_while_there_is_a_backlog() -> None:
+    """Turns of the loop alone do not let threads have the GIL."""
+
+    async def scenario() -> None:
+        memory, turns = Memory(), 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await anyio.lowlevel.checkpoint()
+
+        pressure = Backpressure(memory, DurabilityTracker(), LIMITED, Env.system())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(count)
+            await pressure.give_way()
+            at_once = turns
+            memory.unflushed_bytes = 8 << 20
+            await pressure.give_way()
+            tasks.cancel_scope.cancel()
+        assert at_once <= 2 < turns - at_once
 
     anyio.run(scenario)
 
