@@ -32,7 +32,8 @@ def mariadb() -> Iterator[str]:
     """Run MariaDB; yields the URL of an empty database."""
     with _folder("mysql") as (folder, user):
         data, port, socket = folder / "data", free_port(), folder / "socket"
-        options = ["--no-defaults", f"--datadir={data}"]
+        # A server removes temporary files of all servers when it starts, if they share a directory.
+        options = ["--no-defaults", f"--datadir={data}", f"--tmpdir={folder}"]
         _run(["mariadb-install-db", *options, "--auth-root-authentication-method=normal"], user)
         place = [f"--port={port}", "--bind-address=127.0.0.1", f"--socket={socket}", f"--pid-file={folder / 'pid'}"]
         with _server(["mariadbd", *options, *place, "--innodb-flush-log-at-trx-commit=0"], user):
