@@ -19,7 +19,8 @@ _RELAXED_MEMTABLES, _RELAXED_BYTES_MIN = 4, 1 << 20
 _WAL_RELAXED_BYTES = 64 << 20
 """Nor while less than this is on its way into WAL files."""
 _DELAY_S, _DELAY_MAX_S = 0.002, 0.05
-"""A loop of writes gives way about every 2 ms, so it has half of the time with twice the relaxed bytes."""
+"""With twice the relaxed bytes a write sleeps 2 ms.  A loop of writes then gives way about every millisecond: the time
+of its last turn is from before the sleep."""
 _WARN_MIN_S = 1.0
 """A writer at its limit waits many times a second, each time for a moment."""
 log = get_logger("writer")
