@@ -1,9 +1,9 @@
 """Limits of requests (body bytes, rows, time), and their latency metrics."""
 
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Coroutine, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 
@@ -11,12 +11,14 @@ from shale.api.messages import Request
 from shale.api.settings import HttpSection
 from shale.env import Env
 from shale.service.http.bodies import Body, BodyBudget
+from shale.service.http.lazy_timeout import run_with_lazy_timeout
 from shale.service.http.problems import Problem, busy
 from shale.service.latency import Latency
 from shale.telemetry.metrics import Metrics
 
 T = TypeVar("T")
 
+_ACCEPT = "accept the write"
 OPS = ("get", "put", "delete", "merge", "write", "scan")
 
 
@@ -46,7 +48,7 @@ class Limits:
             raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Content-Encoding: compressed bodies are not supported")
         return await self._bodies.read(call.receive)
 
-    def timed(self, op: str, call: Awaitable[T]) -> Awaitable[T]:
+    def timed(self, op: str, call: Awaitable[T]) -> Coroutine[Any, Any, T]:
         """Await a call of the database and observe its latency."""
         return self._latency.of(self._seconds[op], call)
 
@@ -61,6 +63,27 @@ class Limits:
             yield
         if scope.cancelled_caught:
             raise self.timeout_problem(what)
+
+    async def written(self, op: str, write: Coroutine[Any, Any, T], *, is_full: bool) -> T:
+        """Await a write and observe its latency; limit its wait for memory to ``request_timeout``.
+
+        Args:
+            op: the name of the operation in metrics.
+            write: the call of the database.
+            is_full: whether it will wait.  One that finds room waits, too, if other writes take the room while it gives
+                way to them.
+
+        Raises:
+            Problem: the wait timed out (503).
+        """
+        if not is_full:
+            return await run_with_lazy_timeout(self.time_max_s, self.timed(op, write), self._no_room)
+        with self.time_limit(_ACCEPT):
+            return await self.timed(op, write)
+        raise AssertionError("the time limit raises")
+
+    def _no_room(self) -> Problem:
+        return self.timeout_problem(_ACCEPT)
 
     def timeout_problem(self, what: str) -> Problem:
         """Return the 503 of a wait that timed out."""

@@ -161,6 +161,29 @@ async def test_repetitions_of_a_stalled_write_time_out_together() -> None:
     assert tries <= 2
 
 
+async def test_writes_that_arrive_together_while_memory_fills_up_are_answered() -> None:
+    """Each finds room when it arrives and gives way to the others, which take the room."""
+    full: dict[str, Any] = {
+        "l0_sst_size_bytes": 1 << 20,
+        "max_unflushed_bytes": 3 << 20,
+        "l0_max_ssts": 1,
+        "l0_max_ssts_per_key": 1,
+        "compactor": False,
+    }
+    statuses: list[int] = []
+    async with open_port(limits={"request_timeout": 0.2}, **full) as port:
+
+        async def put(number: int) -> None:
+            answer = await port.client.put(f"/v1/kv/{number}", content=bytes(256 << 10))
+            statuses.append(answer.status_code)
+
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                for number in range(40):
+                    tasks.start_soon(put, number)
+    assert set(statuses) == {204, 503}
+
+
 async def test_a_compressed_body_is_not_stored_as_it_is() -> None:
     async with open_port() as port:
         answer = await port.client.put("/v1/kv/a", content=b"x", headers={"Content-Encoding": "gzip"})

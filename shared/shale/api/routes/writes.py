@@ -1,9 +1,9 @@
 """The write routes (docs/reference/http.md 3 and 4)."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from http import HTTPStatus
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 
@@ -100,21 +100,13 @@ class WriteRoutes:
         method = self._db.put if op == "put" else self._db.merge
         with await self._limits.body(call) as body:
             value = bytes(body.data)
-            if not self._db.status.is_full and not call.has(
-                b"idempotency-key"
-            ):  # the common case, without a closure and a time limit
-                handle = await self._limits.timed(op, method(key, value, ttl=ttl, expire_at=expire_at))
-            else:
-                write = partial(self._write, op, partial(method, key, value, ttl=ttl, expire_at=expire_at))
-                handle = await self._named(call, value, write)
+            write = partial(self._write, op, partial(method, key, value, ttl=ttl, expire_at=expire_at))
+            handle = await self._named(call, value, write)
         return await self._written(handle, durable=durable)
 
-    async def _write(self, op: str, write: Callable[[], Awaitable[WriteHandle]]) -> WriteHandle:
+    async def _write(self, op: str, write: Callable[[], Coroutine[Any, Any, WriteHandle]]) -> WriteHandle:
         """Write now, or wait for memtable capacity, with a time limit."""
-        if not self._db.status.is_full:
-            return await self._limits.timed(op, write())
-        with self._limits.time_limit("accept the write"):
-            return await self._limits.timed(op, write())
+        return await self._limits.written(op, write(), is_full=self._db.status.is_full)
 
     async def _named(
         self, call: Request, body: bytes | bytearray, write: Callable[[], Awaitable[WriteHandle]]

@@ -13,7 +13,7 @@ from shale.errors import WriteStalled
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 
-_WARN_INTERVAL_S = 30.0
+WARN_INTERVAL_S = 30.0
 _RELAXED_MEMTABLES, _RELAXED_BYTES_MIN = 4, 1 << 20
 """Writes are not delayed while memory holds so many memtables of the size of an L0 SST."""
 _WAL_RELAXED_BYTES = 64 << 20
@@ -120,9 +120,7 @@ class Backpressure:
         self._waiting += 1
         if self._waiting == 1:
             self._since_s = self._env.clock.monotonic_s()
-            if self._since_s - self._warned_s >= _WARN_MIN_S:
-                self._warned_s = self._since_s
-                self._warn()
+            self._warn_after(_WARN_MIN_S)
         try:
             with anyio.move_on_after(self._timeout_s) as waiting:
                 await self._wait()
@@ -142,11 +140,16 @@ class Backpressure:
             if not self._memory.is_draining:
                 # No flush is under way, so nothing would notify ``changed``: check again in the next turn of the loop.
                 await anyio.lowlevel.checkpoint()
-            elif not await self._durability.changed.wait_for(_WARN_INTERVAL_S):
-                self._warn()
+            elif not await self._durability.changed.wait_for(WARN_INTERVAL_S):
+                self._warn_after(WARN_INTERVAL_S)
             self._durability.check_open()
 
-    def _warn(self) -> None:
+    def _warn_after(self, pause_s: float) -> None:
+        """Warn unless there was a warning within the pause: many writes may wait at once."""
+        now_s = self._env.clock.monotonic_s()
+        if now_s - self._warned_s < pause_s:
+            return
+        self._warned_s = now_s
         log.warning(
             Event.WRITER_BACKPRESSURE_STARTED,
             unflushed_bytes=self._memory.unflushed_bytes,

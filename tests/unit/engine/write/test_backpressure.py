@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
 
 from shale.engine.options import DbOptions
+from shale.engine.write import backpressure
 from shale.engine.write.backpressure import Backpressure, delay_s
 from shale.engine.write.durability import DurabilityTracker
 from shale.env import Env, InlineCpu, SystemClock
@@ -104,6 +106,23 @@ def test_a_writer_at_its_limit_warns_once_a_second(caplog: pytest.LogCaptureFixt
                 await anyio.wait_all_tasks_blocked()
                 memory.unflushed_bytes = 0
                 durability.advance_durable(number + 1)
+
+    anyio.run(scenario)
+    assert caplog.text.count("writer.backpressure.started") == 1
+
+
+def test_many_writes_that_wait_for_long_warn_as_one(caplog: pytest.LogCaptureFixture, monkeypatch: Any) -> None:
+    monkeypatch.setattr(backpressure, "WARN_INTERVAL_S", 0.05)
+
+    async def scenario() -> None:
+        durability = DurabilityTracker()
+        pressure = Backpressure(Memory(100), durability, LIMITED, Env(SetClock(), Random(1), InlineCpu()))
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(pressure.wait_for_capacity)
+            while pressure.waits < 60:  # each has found the memory full three times
+                await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
 
     anyio.run(scenario)
     assert caplog.text.count("writer.backpressure.started") == 1
