@@ -29,11 +29,10 @@ _LINGER_S = 60.0
 """The leadership is kept for so long after the last job: claiming it again costs four writes."""
 _INPUTS_KEPT_S = 60.0
 """How long a commit protects its inputs for readers without a checkpoint.  A daemon keeps them for 15 minutes, but the
-directory of a program should not be much larger than its data."""
-_COLLECTED_S = 1.0
-"""The same beside a collector of this process, which itself keeps them for as long as the directory is small."""
+directory of a program should not be much larger than its data.  A collector of this process itself keeps them, for as
+long as the directory is small."""
 _RELEASE_TIMEOUT_S = 0.4
-_SPACE_AMPLIFICATION_MAX = 1.25
+_SPACE_AMPLIFICATION_MAX = 1.15
 log = get_logger("compactor")
 
 
@@ -135,7 +134,7 @@ def _options(context: OnDemandContext) -> CompactorOptions:
                 max_space_amplification=_SPACE_AMPLIFICATION_MAX,
             ),
             max_concurrent_compactions=context.max_jobs,
-            checkpoint_lifetime_s=_COLLECTED_S if context.collects else _INPUTS_KEPT_S,
+            checkpoint_lifetime_s=0.0 if context.collects else _INPUTS_KEPT_S,
             writer_epoch=context.writer_epoch,
         ),
         worker=WorkerOptions(

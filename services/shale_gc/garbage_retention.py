@@ -4,20 +4,21 @@ Readers in other processes that hold no checkpoint have a minute to finish.  A d
 is worth more than that minute: the time shrinks with it.
 """
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from shale.env import Clock
 from shale.format.names import parse_wal_key
 from shale.gc.options import Task
 
-KEPT_MIN_S: Final = 1.0
+KEPT_MIN_S: Final = 0.25
 KEPT_MAX_S: Final = 60.0
 INTERVAL_BUSY_S: Final = 2.0
 STALLED_WRITER_S: Final = 90.0
 """Above the longest stall of a writer between its claim and its fence, whose slot an old WAL file occupies."""
-_GROWTH_S = 0.5
-"""By how much the time grows from one pass to the next.  It shrinks at once: a jump would let garbage pile up."""
+_GROWTH = 1.05
+"""By what the time grows from one pass to the next.  It shrinks at once: a jump would let garbage pile up."""
 _RATIO_RELAXED, _RATIO_TIGHT = 1.25, 2.0
 
 
@@ -55,21 +56,26 @@ class GarbageRetention:
         self._clock = clock
         self._root = root
         self._is_own_wal = is_own_wal
-        self._since_s: dict[str, float] = {}
-        self._seen_s: dict[str, float] = {}
+        self._since_s: dict[Task, dict[str, float]] = defaultdict(dict)
+        self._seen_s: dict[Task, dict[str, float]] = defaultdict(dict)
+
+    def end_pass(self, tasks: Iterable[Task]) -> None:
+        """Forget the objects of these tasks that are gone."""
+        for task in tasks:
+            self._since_s[task] = self._seen_s.pop(task, {})
 
     def adapt(self, stored_bytes: int, live_bytes: int) -> None:
-        """End a pass: choose the time for the next one, and forget objects that are gone."""
-        self.kept_s = min(kept_s(stored_bytes, live_bytes), self.kept_s + _GROWTH_S)
+        """Choose the time for the next pass."""
+        self.kept_s = min(kept_s(stored_bytes, live_bytes), self.kept_s * _GROWTH)
         self.interval_s = min(INTERVAL_BUSY_S, self.kept_s)
-        self._since_s, self._seen_s = self._seen_s, {}
 
     async def filter(self, task: Task, keys: Sequence[str]) -> list[str]:
         """Return the objects that have been kept long enough: a ``GcFilter``."""
         now_s = self._clock.monotonic_s()
+        since, seen = self._since_s[task], self._seen_s[task]
         allowed = []
         for key in keys:
-            since_s = self._seen_s[key] = self._since_s.get(key, now_s)
+            since_s = seen[key] = since.get(key, now_s)
             if now_s - since_s >= self._needed_s(task, key):
                 allowed.append(key)
         return allowed

@@ -1,13 +1,14 @@
 """GC in the process of a writer, while there is something to collect (docs/how-to/embedded-services.md)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import anyio
 
+from shale.concurrency.gather import gather
 from shale.engine.embedded.work import L0Work
 from shale.gc.collector import Collector
-from shale.gc.options import GcOptions, TaskOptions
+from shale.gc.options import GcOptions, Task, TaskOptions
 from shale.service.embedded import ServiceContext
 from shale.store.port import ObjectStore
 from shale.types import Manifest
@@ -21,6 +22,9 @@ _BUSY_S = 10.0
 _VERSIONS = TaskOptions(min_age_s=STALLED_WRITER_S)
 """Above the longest use of a cached version, 60 s: a process that looks for the next one must find it."""
 _FILES = TaskOptions(min_age_s=KEPT_MIN_S)
+_FILE_TASKS = (Task.COMPACTED, Task.WAL)
+_VERSION_TASKS = (Task.MANIFEST, Task.COMPACTIONS)
+"""Their passes take longer, and what they delete is small: files do not wait for them."""
 
 
 class CollectionContext(ServiceContext, Protocol):
@@ -62,14 +66,34 @@ async def collect_while_due(context: CollectionContext) -> None:
     collector = Collector(
         context.store, context.root, context.env, options, context.metrics, wal_store=context.wal_store
     )
-    seen, changed_s = work.trees, clock.monotonic_s()
-    while clock.monotonic_s() - changed_s < _QUIET_S:
-        progress = await collector.run_once()
-        retention.adapt(sum(task.listed_bytes for task in progress.values()), live_bytes(work.manifest))
-        is_busy = clock.monotonic_s() - changed_s < _BUSY_S
-        await anyio.sleep(retention.interval_s if is_busy else _INTERVAL_S)
-        if work.trees != seen:
-            seen, changed_s = work.trees, clock.monotonic_s()
+    over = anyio.Event()
+
+    async def sweep(tasks: Sequence[Task]) -> None:
+        for task in tasks:
+            await collector.sweep(task)
+        retention.end_pass(tasks)
+
+    async def collect_files() -> None:
+        seen, changed_s = work.trees, clock.monotonic_s()
+        while clock.monotonic_s() - changed_s < _QUIET_S:
+            await sweep(_FILE_TASKS)
+            stored_bytes = sum(state.progress.listed_bytes for state in collector.states.values())
+            retention.adapt(stored_bytes, live_bytes(work.manifest))
+            is_busy = clock.monotonic_s() - changed_s < _BUSY_S
+            await anyio.sleep(KEPT_MIN_S)
+            with anyio.move_on_after((retention.interval_s if is_busy else _INTERVAL_S) - KEPT_MIN_S):
+                await work.wait_compacted()  # the time that its inputs are kept begins with a pass
+            if work.trees != seen:
+                seen, changed_s = work.trees, clock.monotonic_s()
+        over.set()
+
+    async def collect_versions() -> None:
+        while not over.is_set():
+            await sweep(_VERSION_TASKS)
+            with anyio.move_on_after(_INTERVAL_S):
+                await over.wait()
+
+    await gather([collect_files, collect_versions])
 
 
 def live_bytes(manifest: Manifest) -> int:

@@ -19,7 +19,8 @@ class CoordinatorOptions:
         commit_compacted_interval_s: time between two checks for results, while jobs are active.
         worker_heartbeat_timeout_s: time without a heartbeat after which a job is reclaimed.
         cancel_cooldown_s: time after a cancellation or a failure in which the same job is not scheduled again.
-        checkpoint_lifetime_s: time for which a commit protects its inputs for readers.
+        checkpoint_lifetime_s: time for which a commit protects its inputs for readers; 0: it does not, as the
+            only collector keeps for a while what nothing references.
         enable_trivial_move: move sources that do not overlap to a run without rewriting them.
         writer_epoch: of the writer in whose process it runs; it gives way to a compactor of its own process.  ``None``:
             it has a process of its own.

@@ -30,7 +30,7 @@ async def commit_manifest(manifest: FenceableManifest, wanted: Manifest, env: En
     pin: UUID | None = None
     conflicts = 0
     while True:
-        if pin is None or not _still_pins(manifest.value, pin, env.clock.now_ms(), lifetime_s):
+        if lifetime_s and not (pin and _still_pins(manifest.value, pin, env.clock.now_ms(), lifetime_s)):
             pin = (await create_checkpoint(manifest, env, lifetime_ms=int(lifetime_s * 1000))).id
         base = manifest.prepare_dirty()
         try:

@@ -17,6 +17,7 @@ from shale_gc.garbage_retention import (
 
 MB = 1_000_000
 SST = sst_key("db", Ulid(1))
+MANIFEST = "db/manifest/00000000000000000001.manifest"
 
 
 class SetClock:
@@ -65,10 +66,10 @@ def test_an_object_is_kept_from_the_moment_in_which_it_is_first_unreferenced() -
     clock = SetClock()
     retention = GarbageRetention(clock, "db", no_wal)
     assert deleted(retention, Task.COMPACTED, [SST]) == []
-    retention.adapt(10 * MB, 10 * MB)
+    retention.end_pass([Task.COMPACTED])
     clock.time_s += KEPT_MAX_S - 1
     assert deleted(retention, Task.COMPACTED, [SST]) == []
-    retention.adapt(10 * MB, 10 * MB)
+    retention.end_pass([Task.COMPACTED])
     clock.time_s += 1
     assert deleted(retention, Task.COMPACTED, [SST]) == [SST]
 
@@ -77,10 +78,22 @@ def test_an_object_that_is_referenced_again_counts_from_anew() -> None:
     clock = SetClock()
     retention = GarbageRetention(clock, "db", no_wal)
     deleted(retention, Task.COMPACTED, [SST])
-    retention.adapt(0, 0)
+    retention.end_pass([Task.COMPACTED])
     clock.time_s += KEPT_MAX_S
-    retention.adapt(0, 0)  # a pass that did not meet it
+    retention.end_pass([Task.COMPACTED])  # a pass that did not meet it
     assert deleted(retention, Task.COMPACTED, [SST]) == []
+
+
+def test_a_pass_of_one_task_forgets_nothing_of_another() -> None:
+    clock = SetClock()
+    retention = GarbageRetention(clock, "db", no_wal)
+    deleted(retention, Task.MANIFEST, [MANIFEST])
+    retention.end_pass([Task.MANIFEST, Task.COMPACTIONS])
+    for _ in range(3):
+        deleted(retention, Task.COMPACTED, [])
+        retention.end_pass([Task.COMPACTED, Task.WAL])
+    clock.time_s += KEPT_MAX_S
+    assert deleted(retention, Task.MANIFEST, [MANIFEST]) == [MANIFEST]
 
 
 def test_wal_files_of_older_writers_outlive_their_stalls() -> None:
@@ -88,10 +101,11 @@ def test_wal_files_of_older_writers_outlive_their_stalls() -> None:
     retention = GarbageRetention(clock, "db", lambda wal_id: wal_id > 7)
     old, own = wal_key("db", 7), wal_key("db", 8)
     deleted(retention, Task.WAL, [old, own])
+    retention.end_pass([Task.WAL])
     retention.adapt(90 * MB, 10 * MB)
     clock.time_s += KEPT_MIN_S
     assert deleted(retention, Task.WAL, [old, own]) == [own]
-    retention.adapt(90 * MB, 10 * MB)
+    retention.end_pass([Task.WAL])
     clock.time_s += STALLED_WRITER_S - KEPT_MIN_S
     assert deleted(retention, Task.WAL, [old]) == [old]
 
@@ -101,7 +115,7 @@ def test_the_time_shrinks_at_once_and_grows_slowly() -> None:
     retention.adapt(90 * MB, 10 * MB)
     assert retention.kept_s == KEPT_MIN_S
     retention.adapt(10 * MB, 10 * MB)
-    assert KEPT_MIN_S < retention.kept_s < KEPT_MIN_S + 2
+    assert KEPT_MIN_S < retention.kept_s < 2 * KEPT_MIN_S
 
 
 def test_passes_follow_each_other_more_quickly_in_a_directory_that_grows() -> None:

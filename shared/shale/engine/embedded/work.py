@@ -65,12 +65,16 @@ class L0Work:
         await self._is_awaited.wait()
 
     async def wait_compacted(self) -> None:
-        """Wait until L0s are gone that were there when this was called, or came since."""
-        before = _l0_ids(self._read())
-        while before <= (now := _l0_ids(self._read())):
-            before = now
+        """Wait until L0s are gone that were there when this was called, or came since, or runs have changed."""
+        l0s, runs = _l0_ids(self._read()), _run_ids(self._read())
+        while l0s <= (now := _l0_ids(self._read())) and runs == _run_ids(self._read()):
+            l0s = now
             await self._changed.wait()
 
 
 def _l0_ids(manifest: Manifest) -> frozenset[object]:
     return frozenset(view.id for _, tree in manifest.trees() for view in tree.l0)
+
+
+def _run_ids(manifest: Manifest) -> list[int]:
+    return [run.id for _, tree in manifest.trees() for run in tree.compacted]

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -17,6 +18,7 @@ from shale.store.memory import MemoryStore
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.testing.faulty_store import FaultyStore, Rule
+from shale.types import Tree
 from shale.types.writer_sign import embedded_compactor
 from shale_compactor.compactor import Compactor, CompactorOptions
 from shale_compactor.coordinator.live_coordinator import LiveCoordinator
@@ -245,6 +247,48 @@ def test_the_compactor_of_a_replaced_writer_claims_no_epoch() -> None:
             assert (told(new), new.status.manifest.compactor_epoch) == (None, 0)
         with pytest.raises(FencedError):
             await old.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_inputs_are_kept_by_the_collector_of_the_process_or_else_by_a_checkpoint(collects: bool) -> None:
+    """A checkpoint would keep them for a second more, in a directory that grows."""
+
+    async def scenario(store: MemoryStore) -> None:
+        async with shale.Db.open("db", store=store, compactor=True, gc=collects) as db:
+            await flush_rows(db, "a", 4)
+            await until(lambda: l0s(db) == 0)
+            of_compactor = [each for each in db.status.manifest.checkpoints if each.writer_epoch is None]
+            assert bool(of_compactor) is not collects
+
+    run(scenario)
+
+
+def test_a_merge_of_runs_is_seen_as_a_compaction() -> None:
+    """Its inputs are obsolete, though no L0 is gone."""
+
+    async def scenario(store: MemoryStore) -> None:
+        async with shale.Db.open("db", store=store, compactor=True) as db:
+            await flush_rows(db, "a", 4)
+            await until(lambda: l0s(db) == 0)
+            shown = [db.status.manifest]
+            changed = Signal()
+            work = L0Work(lambda: shown[0], changed, 2, 8)
+            seen: list[str] = []
+
+            async def wait() -> None:
+                await work.wait_compacted()
+                seen.append("compacted")
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(wait)
+                for state in (replace(shown[0], writer_epoch=99), replace(shown[0], tree=Tree())):
+                    await anyio.wait_all_tasks_blocked()
+                    assert not seen
+                    shown[0] = state
+                    changed.notify()
+            assert seen
 
     run(scenario)
 
