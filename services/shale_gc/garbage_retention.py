@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from shale.env import Clock
-from shale.format.names import parse_wal_key
+from shale.format.names import parse_wal_key, sst_key
 from shale.gc.options import Task
+from shale.types import Ulid
 
 KEPT_MIN_S: Final = 0.25
 KEPT_MAX_S: Final = 60.0
@@ -58,11 +59,20 @@ class GarbageRetention:
         self._is_own_wal = is_own_wal
         self._since_s: dict[Task, dict[str, float]] = defaultdict(dict)
         self._seen_s: dict[Task, dict[str, float]] = defaultdict(dict)
+        self._dropped_s: dict[str, float] = {}
 
-    def end_pass(self, tasks: Iterable[Task]) -> None:
+    def end_pass(self, tasks: Sequence[Task]) -> None:
         """Forget the objects of these tasks that are gone."""
         for task in tasks:
             self._since_s[task] = self._seen_s.pop(task, {})
+        if Task.COMPACTED in tasks:
+            # The next pass may be the first one that meets what was dropped during this one.
+            self._since_s[Task.COMPACTED] = self._dropped_s | self._since_s[Task.COMPACTED]
+            self._dropped_s = {}
+
+    def dropped(self, ssts: Iterable[Ulid]) -> None:
+        """Record that no manifest but those of checkpoints references these SSTs from now on."""
+        self._dropped_s.update(dict.fromkeys([sst_key(self._root, sst) for sst in ssts], self._clock.monotonic_s()))
 
     def adapt(self, stored_bytes: int, live_bytes: int) -> None:
         """Choose the time for the next pass."""
@@ -72,7 +82,7 @@ class GarbageRetention:
     async def filter(self, task: Task, keys: Sequence[str]) -> list[str]:
         """Return the objects that have been kept long enough: a ``GcFilter``."""
         now_s = self._clock.monotonic_s()
-        since, seen = self._since_s[task], self._seen_s[task]
+        since, seen = self._since_s[task] | self._dropped_s, self._seen_s[task]
         allowed = []
         for key in keys:
             since_s = seen[key] = since.get(key, now_s)

@@ -52,48 +52,63 @@ async def collect_while_due(context: CollectionContext) -> None:
     Raises:
         ShaleError: the first error of a pass.
     """
-    clock, work = context.env.clock, context.work
-    retention = GarbageRetention(clock, context.root, context.is_own_wal)
-    options = GcOptions(
-        manifest=_VERSIONS,
-        wal=_FILES,
-        compacted=_FILES,
-        compactions=_VERSIONS,
-        staged=None,
-        delete_grace_period_s=None,
-        filter=retention.filter,
-    )
-    collector = Collector(
-        context.store, context.root, context.env, options, context.metrics, wal_store=context.wal_store
-    )
-    over = anyio.Event()
+    await _Passes(context).run()
 
-    async def sweep(tasks: Sequence[Task]) -> None:
+
+class _Passes:
+    """The passes over files and over versions, each with its own interval."""
+
+    def __init__(self, context: CollectionContext) -> None:
+        self._work = context.work
+        self._monotonic_s = context.env.clock.monotonic_s
+        self._retention = GarbageRetention(context.env.clock, context.root, context.is_own_wal)
+        options = GcOptions(
+            manifest=_VERSIONS,
+            wal=_FILES,
+            compacted=_FILES,
+            compactions=_VERSIONS,
+            staged=None,
+            delete_grace_period_s=None,
+            filter=self._retention.filter,
+        )
+        self._collector = Collector(
+            context.store, context.root, context.env, options, context.metrics, wal_store=context.wal_store
+        )
+        self._beside_files = anyio.CancelScope()
+
+    async def run(self) -> None:
+        """Run the passes until nothing has changed for a while."""
+        await gather([self._files, self._others])
+
+    async def _files(self) -> None:
+        seen, changed_s = self._work.trees, self._monotonic_s()
+        while self._monotonic_s() - changed_s < _QUIET_S:
+            await self._sweep(_FILE_TASKS)
+            stored_bytes = sum(state.progress.listed_bytes for state in self._collector.states.values())
+            self._retention.adapt(stored_bytes, live_bytes(self._work.manifest))
+            is_busy = self._monotonic_s() - changed_s < _BUSY_S
+            await anyio.sleep(self._retention.interval_s if is_busy else _INTERVAL_S)
+            if self._work.trees != seen:
+                seen, changed_s = self._work.trees, self._monotonic_s()
+        self._beside_files.cancel()
+
+    async def _others(self) -> None:
+        with self._beside_files:
+            await gather([self._versions, self._watch])
+
+    async def _versions(self) -> None:
+        while True:
+            await self._sweep(_VERSION_TASKS)
+            await anyio.sleep(_INTERVAL_S)
+
+    async def _watch(self) -> None:
+        while True:
+            self._retention.dropped(await self._work.wait_compacted())
+
+    async def _sweep(self, tasks: Sequence[Task]) -> None:
         for task in tasks:
-            await collector.sweep(task)
-        retention.end_pass(tasks)
-
-    async def collect_files() -> None:
-        seen, changed_s = work.trees, clock.monotonic_s()
-        while clock.monotonic_s() - changed_s < _QUIET_S:
-            await sweep(_FILE_TASKS)
-            stored_bytes = sum(state.progress.listed_bytes for state in collector.states.values())
-            retention.adapt(stored_bytes, live_bytes(work.manifest))
-            is_busy = clock.monotonic_s() - changed_s < _BUSY_S
-            await anyio.sleep(KEPT_MIN_S)
-            with anyio.move_on_after((retention.interval_s if is_busy else _INTERVAL_S) - KEPT_MIN_S):
-                await work.wait_compacted()  # the time that its inputs are kept begins with a pass
-            if work.trees != seen:
-                seen, changed_s = work.trees, clock.monotonic_s()
-        over.set()
-
-    async def collect_versions() -> None:
-        while not over.is_set():
-            await sweep(_VERSION_TASKS)
-            with anyio.move_on_after(_INTERVAL_S):
-                await over.wait()
-
-    await gather([collect_files, collect_versions])
+            await self._collector.sweep(task)
+        self._retention.end_pass(tasks)
 
 
 def live_bytes(manifest: Manifest) -> int:

@@ -96,6 +96,29 @@ def test_a_pass_of_one_task_forgets_nothing_of_another() -> None:
     assert deleted(retention, Task.MANIFEST, [MANIFEST]) == [MANIFEST]
 
 
+def test_the_time_of_a_dropped_object_begins_before_a_pass_meets_it() -> None:
+    clock = SetClock()
+    retention = GarbageRetention(clock, "db", no_wal)
+    retention.adapt(90 * MB, 10 * MB)
+    retention.dropped([Ulid(1)])
+    clock.time_s += KEPT_MIN_S
+    assert deleted(retention, Task.COMPACTED, [SST]) == [SST]
+
+
+def test_an_object_that_is_dropped_amid_a_pass_is_remembered_for_the_next_one() -> None:
+    clock = SetClock()
+    retention = GarbageRetention(clock, "db", no_wal)
+    retention.adapt(90 * MB, 10 * MB)
+    deleted(retention, Task.COMPACTED, [])
+    retention.dropped([Ulid(1)])
+    retention.end_pass([Task.COMPACTED, Task.WAL])
+    clock.time_s += KEPT_MIN_S
+    assert deleted(retention, Task.COMPACTED, [SST]) == [SST]
+    retention.end_pass([Task.COMPACTED, Task.WAL])
+    retention.end_pass([Task.COMPACTED, Task.WAL])
+    assert deleted(retention, Task.COMPACTED, [SST]) == [], "it was referenced again in between"
+
+
 def test_wal_files_of_older_writers_outlive_their_stalls() -> None:
     clock = SetClock()
     retention = GarbageRetention(clock, "db", lambda wal_id: wal_id > 7)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import anyio
 
 from shale.concurrency.signal import Signal
-from shale.types import Manifest
+from shale.types import Manifest, Ulid
 
 _AGAIN_S, _AGAIN_FULL_S = 30.0, 5.0
 
@@ -64,17 +64,14 @@ class L0Work:
         """Return once the caller of ``wait`` has done the work, or has not begun any."""
         await self._is_awaited.wait()
 
-    async def wait_compacted(self) -> None:
-        """Wait until L0s are gone that were there when this was called, or came since, or runs have changed."""
-        l0s, runs = _l0_ids(self._read()), _run_ids(self._read())
-        while l0s <= (now := _l0_ids(self._read())) and runs == _run_ids(self._read()):
-            l0s = now
+    async def wait_compacted(self) -> frozenset[Ulid]:
+        """Wait until SSTs are gone that were there when this was called, or came since; return them."""
+        before = _ssts(self._read())
+        while before <= (now := _ssts(self._read())):
+            before = now
             await self._changed.wait()
+        return before - now
 
 
-def _l0_ids(manifest: Manifest) -> frozenset[object]:
-    return frozenset(view.id for _, tree in manifest.trees() for view in tree.l0)
-
-
-def _run_ids(manifest: Manifest) -> list[int]:
-    return [run.id for _, tree in manifest.trees() for run in tree.compacted]
+def _ssts(manifest: Manifest) -> frozenset[Ulid]:
+    return frozenset(view.sst.id for view in manifest.views())

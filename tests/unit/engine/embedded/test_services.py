@@ -18,7 +18,7 @@ from shale.store.memory import MemoryStore
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.testing.faulty_store import FaultyStore, Rule
-from shale.types import Tree
+from shale.types import Tree, Ulid
 from shale.types.writer_sign import embedded_compactor
 from shale_compactor.compactor import Compactor, CompactorOptions
 from shale_compactor.coordinator.live_coordinator import LiveCoordinator
@@ -272,23 +272,24 @@ def test_a_merge_of_runs_is_seen_as_a_compaction() -> None:
         async with shale.Db.open("db", store=store, compactor=True) as db:
             await flush_rows(db, "a", 4)
             await until(lambda: l0s(db) == 0)
-            shown = [db.status.manifest]
+            before = db.status.manifest
+            shown = [before]
             changed = Signal()
             work = L0Work(lambda: shown[0], changed, 2, 8)
-            seen: list[str] = []
+            seen: list[frozenset[Ulid]] = []
 
             async def wait() -> None:
-                await work.wait_compacted()
-                seen.append("compacted")
+                seen.append(await work.wait_compacted())
 
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(wait)
-                for state in (replace(shown[0], writer_epoch=99), replace(shown[0], tree=Tree())):
+                for state in (replace(before, writer_epoch=99), replace(before, tree=Tree())):
                     await anyio.wait_all_tasks_blocked()
                     assert not seen
                     shown[0] = state
                     changed.notify()
-            assert seen
+            (run,) = before.tree.compacted
+            assert seen == [frozenset(view.sst.id for view in run.ssts)]
 
     run(scenario)
 
