@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
 
 from shale.service.access import AccessTokens
 from shale.service.build import FORMATS, revision, version
@@ -27,6 +28,7 @@ from shale.telemetry.metrics import Metrics
 log = get_logger("admin")
 
 NO_STORE = {"Cache-Control": "no-store"}
+SERVED_TO_THE_END = frozenset({"/metrics", "/livez", "/readyz", "/startupz", "/statusz"})
 LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
@@ -48,11 +50,20 @@ class AdminApp:
             ],
             exception_handlers={HTTPException: _not_served},
         )
-        self.asgi = BearerAuthMiddleware(self._app, "/v1/admin/", self.tokens)
+        self.asgi = BearerAuthMiddleware(self._serve, "/v1/admin/", self.tokens)
 
     def add_route(self, route: BaseRoute) -> None:
         """Add a route, for example the writer's flush."""
         self._app.router.routes.append(route)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request; a process that is about to exit answers only for its metrics and its health."""
+        code = self._health.exit_code
+        if code is not None and scope["type"] == "http" and scope["path"] not in SERVED_TO_THE_END:
+            problem = Problem(HTTPStatus.SERVICE_UNAVAILABLE, f"this process has failed and exits with {code}")
+            await response(problem)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
 
     async def _serve_metrics(self, request: Request) -> Response:
         self._metrics.refresh()
@@ -106,6 +117,8 @@ def register_process_metrics(metrics: Metrics, *, role: str, settings_hash: str,
         component=role,
         formats=FORMATS,
     ).set(1)
+    metrics.gauge("shale_daemon_info", component=role).set(1)
+    metrics.gauge("shale_exit_code", component=role).set(0)
     metrics.gauge("shale_start_timestamp_seconds").set(started_s)
     metrics.gauge("shale_config_hash_info", sha256_8=settings_hash).set(1)
     metrics.gauge("shale_config_last_reload_success").set(1)

@@ -14,7 +14,6 @@ from typing import Generic, TypeVar
 import anyio
 
 from shale.env import Env
-from shale.errors import FencedError
 from shale.format.names import boundary_key, wal_prefix
 from shale.service import lean_structlog
 from shale.service.access import AccessTokens
@@ -23,7 +22,7 @@ from shale.service.build import version
 from shale.service.config.reload import Reloader
 from shale.service.config.settings import DaemonSettings, LoadedSettings, load_settings
 from shale.service.config.settings_error import SettingsError
-from shale.service.exit_codes import ExitCode
+from shale.service.exit_codes import ExitCode, contains_fencing
 from shale.service.exit_logging import log_failure, log_shutdown
 from shale.service.health import Health, ServiceState, StoreReachability
 from shale.service.heartbeat import measure_event_loop, probe_store
@@ -109,7 +108,8 @@ class _Shell(Generic[S]):
             await self._serve_and_work(started_s)
         except Exception as error:  # noqa: BLE001 - the top of the process: every error becomes a line and a code
             self.exit_code = log_failure(self._log, error, started=self._health.started)
-        else:
+            return
+        if self._health.exit_code is None:
             undurable = self._process.undurable if self._process is not None else None
             self.exit_code = log_shutdown(self._log, self._stop, undurable)
 
@@ -123,16 +123,8 @@ class _Shell(Generic[S]):
         admin = AdminApp(self._health, self._metrics, self._admin_tokens)
         listener = open_socket(section.host, section.port, setting="admin.port")
         self._admin_port = listener.getsockname()[1]
-        self._health.add_status(
-            lambda: {
-                "role": self._settings.ROLE,
-                "db": self._label,
-                "url": self._location.url,
-                "version": version(),
-                "admin_port": self._admin_port,
-                "uptime_s": round(self._env.clock.now_ms() / 1000 - started_s, 3),
-            }
-        )
+        status = partial(self._status, started_s)
+        self._health.add_status(status)
         async with anyio.create_task_group() as tg:
             work = anyio.CancelScope()
             shutdown = Shutdown(anyio.Event(), self._health, self._settings.shutdown, self._log, work)
@@ -142,16 +134,33 @@ class _Shell(Generic[S]):
                 try:
                     with work:
                         await self._work(admin, shutdown.draining)
-                except BaseExceptionGroup as group:
-                    if group.subgroup(FencedError) is not None:
-                        self._health.set_state(ServiceState.FENCED)
-                    raise
-                except FencedError:
-                    self._health.set_state(ServiceState.FENCED)
-                    raise
+                except Exception as error:  # noqa: BLE001 - as in ``run``, while the admin port is still served
+                    self._fail(error)
+                    self._health.add_status(status)
                 finally:
                     self._stop = shutdown.stop
+                if self._health.exit_code is not None:
+                    await shutdown.linger(self._health.exit_code, admin_port=self._admin_port)
             tg.cancel_scope.cancel()
+
+    def _status(self, started_s: float) -> dict[str, object]:
+        return {
+            "role": self._settings.ROLE,
+            "db": self._label,
+            "url": self._location.url,
+            "version": version(),
+            "admin_port": self._admin_port,
+            "uptime_s": round(self._env.clock.now_ms() / 1000 - started_s, 3),
+        }
+
+    def _fail(self, error: Exception) -> None:
+        """Log the error and make its exit code visible; the parts of the process are closed."""
+        self.exit_code = log_failure(self._log, error, started=self._health.started)
+        self._process = None
+        if contains_fencing(error):
+            self._health.set_state(ServiceState.FENCED)
+        self._health.terminate(self.exit_code)
+        self._metrics.gauge("shale_exit_code", component=self._settings.ROLE).set(self.exit_code)
 
     async def _work(self, admin: AdminApp, draining: anyio.Event) -> None:
         settings = self._settings

@@ -37,6 +37,9 @@ class ExitCode(IntEnum):
     TERMINATED = 143
 
 
+LINGERING_CODES = frozenset({ExitCode.DATA, ExitCode.PANIC, ExitCode.CONFIG, ExitCode.FENCED, ExitCode.STORE_UNSAFE})
+"""Codes after which a restart changes nothing: the daemon stays for ``shutdown.linger``, so that it is scraped."""
+
 _IN_A_DAEMON: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (ProtocolPanic, ExitCode.PANIC),
     (CorruptionError, ExitCode.DATA),
@@ -78,6 +81,11 @@ def command_exit_code(error: BaseException) -> ExitCode:
 def worst_error(error: BaseException) -> BaseException:
     """Return the member of a group that decides the exit code; the error itself if it is not a group."""
     return min(_leaves(error), key=_rank)
+
+
+def contains_fencing(error: BaseException) -> bool:
+    """Whether the error, or a member of the group, is a fence."""
+    return any(isinstance(each, FencedError) for each in _leaves(error))
 
 
 def _worst(error: BaseException) -> ExitCode:

@@ -24,6 +24,7 @@ class ServiceState(StrEnum):
     STANDBY = "standby"
     FENCED = "fenced"
     DRAINING = "draining"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +57,15 @@ class Health:
         self._state = ServiceState.STARTING
         self._started = False
         self._problem: str | None = None
+        self._exit_code: int | None = None
         self._ready_checks: dict[str, Check] = {}
         self._beats: dict[str, tuple[float, float]] = {}
         self._status: list[Callable[[], Mapping[str, Any]]] = []
         self._roles = (
             {
                 state: metrics.gauge("shale_role", role=state.value)
-                for state in (ServiceState.ACTIVE, ServiceState.STANDBY, ServiceState.FENCED, ServiceState.DRAINING)
+                for state in ServiceState
+                if state is not ServiceState.STARTING
             }
             if metrics is not None
             else {}
@@ -78,11 +81,26 @@ class Health:
         """Whether the process was ready at least once."""
         return self._started
 
+    @property
+    def exit_code(self) -> int | None:
+        """The code with which the process is about to exit; ``None`` while it works."""
+        return self._exit_code
+
+    def terminate(self, exit_code: int) -> None:
+        """Enter the final state of a process that has failed and still serves its metrics.
+
+        The checks and the status fields of the parts are removed, because the parts are closed.
+        """
+        self._exit_code = exit_code
+        self.set_state(ServiceState.FAILED)
+        self._ready_checks.clear()
+        self._beats.clear()
+        self._status.clear()
+
     def set_state(self, state: ServiceState) -> None:
-        """Change the state.  ``fenced`` is final, and ``draining`` changes only to ``fenced``."""
-        if self._state is ServiceState.FENCED or (
-            self._state is ServiceState.DRAINING and state is not ServiceState.FENCED
-        ):
+        """Change the state.  ``fenced`` and ``failed`` are final, and ``draining`` changes only to them."""
+        final = (ServiceState.FENCED, ServiceState.FAILED)
+        if self._state in final or (self._state is ServiceState.DRAINING and state not in final):
             return
         self._state = state
         self._started |= state in (ServiceState.ACTIVE, ServiceState.STANDBY)
@@ -119,7 +137,9 @@ class Health:
         self._status.append(status)
 
     def live(self, exclude: frozenset[str] = frozenset()) -> HealthReport:
-        """Return the liveness report; a failed one asks for a restart."""
+        """Return the liveness report; a failed one asks for a restart, which a process that exits does not need."""
+        if self._exit_code is not None:
+            return _report({"tasks": HealthCheckResult(ok=True, message=f"exits with {self._exit_code}")}, exclude)
         checks = {"tasks": OK if self._problem is None else HealthCheckResult(ok=False, message=self._problem)}
         now = self._clock.monotonic_s()
         for name, (seen, max_age_s) in self._beats.items():
@@ -145,7 +165,7 @@ class Health:
 
     def status(self) -> dict[str, Any]:
         """Return the status fields of all parts, for operators and the command line."""
-        fields: dict[str, Any] = {"state": self._state.value, "ready": self.ready().ok}
+        fields: dict[str, Any] = {"state": self._state.value, "ready": self.ready().ok, "exit_code": self._exit_code}
         for status in self._status:
             fields.update(status())
         return fields

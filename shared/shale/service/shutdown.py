@@ -11,6 +11,7 @@ import anyio
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import ShaleError
 from shale.service.config.sections import ShutdownSection
+from shale.service.exit_codes import LINGERING_CODES
 from shale.service.health import Health, ServiceState
 from shale.telemetry.events import Event
 from shale.telemetry.log import LazyLogger
@@ -37,6 +38,7 @@ class Shutdown:
     log: LazyLogger
     work: anyio.CancelScope
     stop: ShutdownState = field(default=ShutdownState.NOT_REQUESTED, init=False)
+    _lingering_ends: anyio.Event | None = field(default=None, init=False)
 
     async def listen(self, *, reload: Callable[[], None]) -> None:
         """Handle signals until cancelled.  SIGHUP reloads the settings."""
@@ -46,10 +48,26 @@ class Shutdown:
                 async for number in received:
                     if number is signal.SIGHUP:
                         reload()
+                    elif self._lingering_ends is not None:
+                        self._lingering_ends.set()
                     elif self.stop is ShutdownState.NOT_REQUESTED:
                         tg.start_soon(self._drain, number.name, name="shutdown")
                     else:
                         os._exit(128 + number)
+
+    async def linger(self, exit_code: int, *, admin_port: int) -> None:
+        """Keep the admin port open for ``shutdown.linger``, so that the exit code and the last counters are scraped.
+
+        The caller has closed the stores and the data ports: nothing is claimed or written any more.  A signal ends the
+        wait.  A process that was asked to stop does not wait at all.
+        """
+        if exit_code not in LINGERING_CODES or self.section.linger == 0 or self.stop is not ShutdownState.NOT_REQUESTED:
+            return
+        self._lingering_ends = anyio.Event()
+        seconds = self.section.linger
+        self.log.info(Event.DAEMON_LINGERING, exit_code=exit_code, seconds=seconds, admin_port=admin_port)
+        with anyio.move_on_after(seconds):
+            await self._lingering_ends.wait()
 
     async def _drain(self, reason: str) -> None:
         self.stop = ShutdownState.REQUESTED

@@ -51,6 +51,8 @@ _PROCESS = (
         "Always 1; the labels say which build runs.",
         "version", "revision", "python_version", "component", "formats", db=False, component=(),
     ),
+    _gauge("shale_daemon_info", "Always 1, also before the store is open: which daemon this is.", "component"),
+    _gauge("shale_exit_code", "The code with which the process is about to exit; 0 while it works.", "component"),
     _gauge("shale_start_timestamp_seconds", "When the process started.", db=False),
     _gauge("shale_config_hash_info", "Always 1; the label is the hash of the settings in use.", "sha256_8", db=False),
     _gauge("shale_config_last_reload_success", "Whether the last reading of the settings worked.", db=False),

@@ -21,6 +21,7 @@ class Event(StrEnum):
     DAEMON_STARTED = "daemon.started", "info"
     DAEMON_READY = "daemon.ready", "info"
     DAEMON_FAILED = "daemon.failed", "error"
+    DAEMON_LINGERING = "daemon.lingering", "info"
     SHUTDOWN_STARTED = "shutdown.started", "info"
     SHUTDOWN_DONE = "shutdown.done", "info"
     SHUTDOWN_INCOMPLETE = "shutdown.incomplete", "error"

@@ -67,7 +67,7 @@ LABEL_VALUES: dict[str, tuple[str, ...]] = {
     "phase": ("read", "write", "commit"),
     "resource": ("manifest", "compactions", "wal", "wal_fence", "compacted", "detach", "staged"),
     "retryable": ("true", "false"),
-    "role": ("active", "standby", "fenced", "draining"),
+    "role": ("active", "standby", "fenced", "draining", "failed"),
     "size_class": ("lt_64m", "lt_1g", "lt_16g", "ge_16g"),
     "state": ("active", "expired", "no_expiry"),
     "status": ("2xx", "3xx", "4xx", "5xx"),

@@ -37,6 +37,8 @@ async def idle(process: Process[IdleSettings]) -> None:
         if os.environ.get("FAIL"):
             raise getattr(errors, os.environ["FAIL"])("as asked")
         await process.draining.wait()
+        if os.environ.get("FAIL_AT_STOP"):
+            raise getattr(errors, os.environ["FAIL_AT_STOP"])("as asked")
         with anyio.CancelScope(shield=bool(os.environ.get("STUBBORN"))):
             await anyio.sleep(float(os.environ.get("STOP_S", "0")))
         tg.cancel_scope.cancel()

@@ -32,6 +32,7 @@ def clock() -> FakeClock:
         (ServiceState.STANDBY, False, "standby"),
         (ServiceState.FENCED, False, "fenced"),
         (ServiceState.DRAINING, False, "draining"),
+        (ServiceState.FAILED, False, "failed"),
     ],
 )
 def test_readiness_follows_the_state_and_liveness_does_not(

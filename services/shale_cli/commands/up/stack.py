@@ -59,6 +59,8 @@ class ChildDaemon:
 
 def plan_stack(where: Sequence[str], *, port: int, admin_port: int) -> list[DaemonSpec]:
     """Return the daemons of a stack with their ports; 0: any free ports."""
+    # A terminal shows why a daemon ended, and the others must stop at once, also where the environment says otherwise.
+    where = (*where, "--set=shutdown.linger=0")
     data = [port, port + 1] if port else free_ports(2)
     admin = [admin_port + step for step in range(4)] if admin_port else free_ports(4)
     return [

@@ -232,6 +232,11 @@ class ShutdownSection(Section):
     deadline: PositiveSeconds = Field(
         default=25.0, description="Time limit of the whole stop; after it the process exits with 75."
     )
+    linger: Seconds = Field(
+        default=0.0,
+        description="How long a process that ends with 65, 70, 78, 80 or 81 still serves its metrics, for a last "
+        "scrape; the image sets 40s.",
+    )
 
 
 class ReadySection(Section):
