@@ -90,8 +90,13 @@ async def test_what_the_page_cache_holds_takes_no_read_that_waits(url: str, monk
         return await read(store, key, start, end)
 
     monkeypatch.setattr(LocalStore, "get_range", recorded)
-    assert await scan_to_items(url) == EXPECTED
-    assert waiting == []
+    # The kernel may refuse such a read of a page that it holds, for example while it writes that page to the disk.
+    for _ in range(5):
+        waiting.clear()
+        assert await scan_to_items(url) == EXPECTED
+        if not waiting:
+            return
+    pytest.fail(f"each of five scans has waited, the last one for {waiting}")
 
 
 async def test_batches_keep_their_rows_while_the_scan_reads_on(url: str) -> None:

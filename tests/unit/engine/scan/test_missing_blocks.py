@@ -22,6 +22,8 @@ from shale.types import Compression
 pytestmark = pytest.mark.anyio
 KEYS = [b"%c%07d" % (b"abc"[number % 3], number) for number in range(3000)]
 L0_COUNT = 4
+# The kernel may refuse such a read of a page that it holds, for example while it writes that page to the disk.
+ATTEMPTS = 5
 Model = dict[bytes, bytes]
 
 
@@ -197,11 +199,14 @@ async def test_what_the_page_cache_holds_is_read_without_waiting(
         options["disk_cache"] = DiskCacheOptions(tmp_path / "parts", part_bytes=1 << 16)
         async with reader_of(tmp_path, **options) as reader:
             await reader.scan().to_arrow()
-    async with reader_of(tmp_path, **options) as reader:
-        waiting.clear()
-        assert await taken(reader.scan(), way) == sorted(rows.items())
-        assert await taken(reader.scan(limit=1000), way) == sorted(rows.items())[:1000]
-        assert waiting == []
+    for _ in range(ATTEMPTS):
+        async with reader_of(tmp_path, **options) as reader:
+            waiting.clear()
+            assert await taken(reader.scan(), way) == sorted(rows.items())
+            assert await taken(reader.scan(limit=1000), way) == sorted(rows.items())[:1000]
+        if not waiting:
+            return
+    pytest.fail(f"each of {ATTEMPTS} scans has waited, the last one for {waiting}")
 
 
 def accesses(metrics: Metrics) -> dict[tuple[str, str], float]:
