@@ -195,6 +195,8 @@ class Coordinator:
         if await refresh_state(self.view, wanted=self._needs_round):
             await self._repair_duplicate_l0()
             await self._execute(plan_commit_round(self.manifest.value, self.local, self._policy(), self._env.ids.ulid))
+        else:
+            self._reporter.observe(self.manifest.value, self.local)  # a worker may have claimed a job
 
     async def _repair_duplicate_l0(self) -> None:
         """Promote duplicate L0s of a union made by SlateDB, before any compaction of them is planned."""

@@ -7,7 +7,7 @@ from shale.compaction.specs import describe, name_of_segment, size_estimate_byte
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
-from shale.types import Compaction, Compactions, CompactionSpec, CompactionStatus, Epoch, Manifest
+from shale.types import Compaction, Compactions, CompactionSpec, CompactionStatus, DrainSpec, Epoch, Manifest
 from shale_compactor.coordinator.state_writer import PromotedTree
 from shale_compactor.planning.merge_state import MergedState
 from shale_compactor.planning.step import PlanningStep, RefusedProposal
@@ -27,6 +27,8 @@ class CoordinatorReporter:
             "slatedb_compaction_errors_total", error_type="validation", retryable="false"
         ).inc
         self._inflight_bytes = metrics.gauge("slatedb_compactor_inflight_input_bytes").set
+        self._backlog_jobs = metrics.gauge("slatedb_compactor_backlog_jobs").set
+        self._backlog_bytes = metrics.gauge("slatedb_compactor_backlog_bytes").set
         self._waiting_for_commit = metrics.gauge("slatedb_compaction_phase", phase="commit").set
         self._promoted_l0 = metrics.counter("slatedb_compactor_l0_promotions_total").inc
         self._refused: frozenset[CompactionSpec] = frozenset()
@@ -72,9 +74,13 @@ class CoordinatorReporter:
         self._report_refused(step.refused)
 
     def observe(self, manifest: Manifest, compactions: Compactions) -> None:
-        """Set the gauges that describe all active jobs."""
+        """Set the gauges that describe all active jobs.  A drain has no worker, so it is never in the backlog."""
         active = [entry for entry in compactions.entries if entry.is_active]
+        unclaimed = with_status(compactions, CompactionStatus.SCHEDULED)
+        backlog = [entry.spec for entry in unclaimed if not isinstance(entry.spec, DrainSpec)]
         self._inflight_bytes(sum(size_estimate_bytes(manifest, entry.spec) for entry in active))
+        self._backlog_jobs(len(backlog))
+        self._backlog_bytes(sum(size_estimate_bytes(manifest, spec) for spec in backlog))
         self._waiting_for_commit(len(with_status(compactions, CompactionStatus.COMPACTED)))
 
     def _report_refused(self, refused: tuple[RefusedProposal, ...]) -> None:

@@ -211,6 +211,8 @@ _COMPACTION = (
     _gauge("slatedb_compactor_last_success_timestamp_seconds", "When a compaction was last committed."),
     _gauge("slatedb_compactor_running", "Compactions that run now.", "worker"),
     _gauge("slatedb_compactor_inflight_input_bytes", "Estimated source bytes of the active jobs."),
+    _gauge("slatedb_compactor_backlog_jobs", "Scheduled jobs that no worker has claimed."),
+    _gauge("slatedb_compactor_backlog_bytes", "Estimated source bytes of the jobs that no worker has claimed."),
     _counter("slatedb_compactor_output_bytes_total", "Bytes of the data parts of output SSTs.", "worker"),
     _counter("slatedb_compactor_ssts_written_total", "Output SSTs that were written.", "worker"),
     _counter("slatedb_compactor_jobs_claimed_total", "Jobs that a worker claimed."),

@@ -6,7 +6,7 @@ import pytest
 
 from shale.errors import InvalidCompaction
 from shale.telemetry.metrics import Metrics
-from shale.types import Epoch, WorkerClaim
+from shale.types import DrainSpec, Epoch, WorkerClaim
 from shale_compactor.coordinator.reporting import CoordinatorReporter
 from shale_compactor.planning.commit import reject
 from shale_compactor.planning.merge_state import MergedState
@@ -105,3 +105,15 @@ def test_gauges_follow_the_active_jobs(reporter, metrics):
     reporter.observe(STATE, compactions())
     assert value(metrics, "slatedb_compactor_inflight_input_bytes") == 0
     assert value(metrics, "slatedb_compaction_phase", phase="commit") == 0
+
+
+def test_the_backlog_is_what_no_worker_has_claimed(reporter, metrics):
+    waiting = entry(51, spec(runs=(9,), to=9), S.SCHEDULED)
+    submitted = entry(52, spec((1,), to=1), S.SUBMITTED)
+    drain = entry(53, DrainSpec(segment=b"s", sorted_runs=(9,)), S.SCHEDULED)
+    reporter.observe(STATE, compactions(JOB, waiting, submitted, drain))
+    assert value(metrics, "slatedb_compactor_backlog_jobs") == 1
+    assert value(metrics, "slatedb_compactor_backlog_bytes") == 100
+    reporter.observe(STATE, compactions(JOB))
+    assert value(metrics, "slatedb_compactor_backlog_jobs") == 0
+    assert value(metrics, "slatedb_compactor_backlog_bytes") == 0
