@@ -7,6 +7,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 KERNELS := $(VENV)/.kernels
+TOOLS := $(VENV)/.tools
 SEEDS ?= 1000
 ROUNDS ?= 50
 EXAMPLES ?= 20
@@ -25,7 +26,7 @@ REDIS_COMMIT ?= 4f8cdc2a1ea53e42955af758aabffee67cb455dd
 # collecting the tests takes 20 instead of 8 seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install java demo spark-demo up test bench bench-spark sim sim-two-phase fuzz model soak two-phase-soak gc-soak compat redis-suite docs quick lint mutations fmt gen gen-schemas check check-long lock release wheels first-hour archive image image-spark compose-check clean
+.PHONY: help install tools java demo spark-demo up test bench bench-spark sim sim-two-phase fuzz model soak two-phase-soak gc-soak compat redis-suite docs quick lint mutations fmt gen gen-schemas check check-long lock release wheels first-hour archive image image-spark compose-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -44,6 +45,19 @@ $(INSTALLED): pyproject.toml requirements-dev.lock
 
 $(KERNELS): $(INSTALLED) $(shell find shared/shale/kernels -name "*.py")
 	$(BIN)/python -m shale.kernels.compiler.module
+	touch $@
+
+# Some need node. Debian's packages, for a user who may install them: the rules of alerts, and the shells of completions.
+tools: $(TOOLS) ## install helm, azurite, promtool, zsh and fish for tests, as far as they are missing
+	for each in promtool:prometheus zsh:zsh fish:fish; do \
+		command -v $${each%:*} > /dev/null || missing="$$missing $${each#*:}"; \
+	done; test -z "$$missing" || { apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$missing > /dev/null; }
+
+$(TOOLS): $(INSTALLED) tests/tools/package-lock.json
+	mkdir -p $(VENV)/tools && cp tests/tools/package.json tests/tools/package-lock.json $(VENV)/tools
+	npm ci --prefix $(VENV)/tools --no-audit --no-fund --ignore-scripts --loglevel=error
+	ln -sf ../tools/node_modules/.bin/azurite-blob ../tools/node_modules/.bin/helm $(BIN)/
 	touch $@
 
 java: install ## install a Java for Spark, if there is none and this user may

@@ -18,6 +18,7 @@ from threading import Thread
 from shale.store.cloud_store.adapter import CloudStore
 from shale.store.options import StoreOptions
 from tests import cas_selection
+from tests.external_tools import require_tool
 from tests.paths import REPOSITORY
 from tests.processes.forks import Fork
 
@@ -80,7 +81,7 @@ def azurite(container: str) -> Iterator[dict[str, str]]:
     """Run Azurite with one container; yields the configuration for obstore."""
     port = free_port()
     arguments = ["--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck", "--silent"]
-    with _child(["azurite-blob", *arguments, "--blobHost", "127.0.0.1", "--blobPort", str(port)]):
+    with _child([require_tool("azurite-blob"), *arguments, "--blobHost", "127.0.0.1", "--blobPort", str(port)]):
         _wait_for(port)
         _create_container(port, container)
         yield {

@@ -1,6 +1,5 @@
 """The conformance suite on every adapter that can run here."""
 
-import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -72,7 +71,6 @@ class TestS3Retrying(TestS3):
         pytest.skip("the adapter below has shown it, and a thousand requests take their time")
 
 
-@pytest.mark.skipif(shutil.which("azurite-blob") is None, reason="azurite-blob (npm install -g azurite) is not here")
 class TestAzure(StoreConformance):
     @pytest.fixture
     async def store(self, azure_config: dict[str, str]) -> AsyncIterator[ObjectStore]:

@@ -1,7 +1,6 @@
-"""The chart renders what the daemons accept.  Rendering needs ``helm`` on the PATH."""
+"""The chart renders what the daemons accept."""
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import yaml
 from shale.service.config.settings import load_settings
 from shale.service.exit_codes import ExitCode
 from shale_cli.framework.daemons import DAEMONS, settings_class
+from tests.external_tools import require_tool
 from tests.paths import REPOSITORY
 
 CHART = REPOSITORY / "helm" / "shale"
@@ -28,10 +28,7 @@ SECRETS = {
 
 
 def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    found = shutil.which("helm")
-    if found is None:
-        pytest.skip("helm is not here")
-    command = [found, *arguments]
+    command = [require_tool("helm"), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=CHART)
 
 

@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import yaml
 
 from shale.telemetry.catalogue import CATALOGUE
 from shale.telemetry.spec import MetricKind
+from tests.external_tools import require_tool
 from tests.paths import REPOSITORY
 
 from .alert_cases import CASES
@@ -132,10 +132,7 @@ def test_dashboards_are_safe_to_ship(tree: Any) -> None:
 
 
 def promtool(*arguments: str) -> None:
-    found = shutil.which("promtool")
-    if found is None:
-        pytest.skip("promtool is not here")
-    ended = subprocess.run([found, *arguments], capture_output=True, text=True, check=False)
+    ended = subprocess.run([require_tool("promtool"), *arguments], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 

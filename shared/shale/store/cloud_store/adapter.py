@@ -175,7 +175,9 @@ class CloudStore:
             self._without_retries, prefix.rstrip("/") or None, offset=after or None, chunk_size=LIST_PAGE
         )
         while found := await self._call("list", prefix, lambda: next(pages, None)):
-            yield [meta_of(each, by_generation=self._by_generation) for each in found]
+            # Azure may begin with the object at ``after``, Azurite with any before it.
+            if page := [meta_of(each, by_generation=self._by_generation) for each in found if each["path"] > after]:
+                yield page
             if len(found) < LIST_PAGE:
                 return
 

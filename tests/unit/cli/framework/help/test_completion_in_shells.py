@@ -3,7 +3,6 @@
 import os
 import re
 import select
-import shutil
 import subprocess
 import sys
 import time
@@ -12,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.external_tools import require_tool
 
 PATIENCE_S = 60.0
 LINES = [
@@ -24,13 +25,6 @@ LINES = [
     ("echo; shale db inf", "echo; shale db info", "info"),
 ]
 """What is typed, what it becomes, and the one word that is offered."""
-
-
-def installed(shell: str) -> str:
-    found = shutil.which(shell)
-    if found is None:
-        pytest.skip(f"{shell} is not installed here")
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +96,7 @@ def terminal(argv: list[str], folder: Path) -> Iterator[Terminal]:
     ids=["found in fpath", "sourced"],
 )
 def test_zsh_completes(place: Path, loaded: str) -> None:
-    shell = installed("zsh")
+    shell = require_tool("zsh")
     told = "tell() { zle expand-or-complete; print -r -- \"<$BUFFER>\" }; zle -N tell; bindkey '^I' tell"
     with terminal([shell, "-f", "-i"], place) as typed:
         typed.type(f"PS1=; bindkey -e; {told}; autoload -Uz compinit; {loaded}; print lo''aded\n")
@@ -117,7 +111,7 @@ def test_zsh_completes(place: Path, loaded: str) -> None:
 def test_fish_completes(place: Path, line: str, word: str) -> None:
     program = "source $FOLDER/shale.fish; complete --do-complete $argv[1]"
     done = subprocess.run(
-        [installed("fish"), "--no-config", "-c", program, "--", line],
+        [require_tool("fish"), "--no-config", "-c", program, "--", line],
         capture_output=True, text=True, env=environment(place), cwd=place / "files", timeout=PATIENCE_S, check=True,
     )  # fmt: skip
     (offer,) = done.stdout.splitlines()
