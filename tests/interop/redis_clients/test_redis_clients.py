@@ -1,22 +1,22 @@
 """Clients of other languages on the RESP port, with their lock libraries.
 
-They are not installed with this repository.  ``REDIS_NODE_MODULES`` names a ``node_modules`` with ioredis, redis and
-redlock; ``REDIS_GO_MODULE`` names a directory with a ``go.mod`` that requires go-redis, redislock and redsync.
+``make tools`` installs ioredis, redis and redlock.  Go fetches the modules of the other program itself.
 """
 
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.external_tools import require_tool
 from tests.integration.writer.writer_process import writer
 
 HERE = Path(__file__).parent
-NODE_MODULES = os.environ.get("REDIS_NODE_MODULES")
-GO_MODULE = os.environ.get("REDIS_GO_MODULE")
+NODE_MODULES = Path(sys.prefix) / "tools" / "node_modules"
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +32,13 @@ def require_done(command: list[str], directory: Path, **env: str) -> None:
     assert done.stdout == "done\n", done.stdout + done.stderr
 
 
-@pytest.mark.skipif(NODE_MODULES is None, reason="REDIS_NODE_MODULES names no modules")
+@pytest.mark.skipif(not NODE_MODULES.exists(), reason="make tools installs the clients")
 def test_clients_in_javascript(port: str) -> None:
-    require_done(["node", str(HERE / "client.cjs"), port], HERE, NODE_PATH=NODE_MODULES or "")
+    require_done([require_tool("node"), str(HERE / "client.cjs"), port], HERE, NODE_PATH=str(NODE_MODULES))
 
 
-@pytest.mark.skipif(GO_MODULE is None, reason="REDIS_GO_MODULE names no module")
+@pytest.mark.skipif(shutil.which("go") is None, reason="there is no Go")
 def test_clients_in_go(port: str, tmp_path: Path) -> None:
-    for name in ("go.mod", "go.sum"):
-        shutil.copy(Path(GO_MODULE or "") / name, tmp_path)
-    shutil.copy(HERE / "client.go", tmp_path)
+    for name in ("go.mod", "go.sum", "client.go"):
+        shutil.copy(HERE / name, tmp_path)
     require_done(["go", "run", ".", port], tmp_path)

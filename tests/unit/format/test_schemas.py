@@ -1,7 +1,6 @@
 """The code generated from ``schemas/`` is current, and manifests and compactions files go through it."""
 
 import importlib.util
-import shutil
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from shale._generated import layouts, schema
 from shale.format.compactions import decode_compactions, encode_compactions
 from shale.format.manifest import decode_manifest, encode_manifest
 from shale.types import Compactions, Epoch, Manifest
+from tests.external_tools import require_tool
 from tests.paths import REPOSITORY
 
 if TYPE_CHECKING:
@@ -41,9 +41,8 @@ def test_every_table_has_a_generated_class_and_builder_with_its_fields() -> None
             assert hasattr(schema, f"{table}Add{camel}"), f"{table}Add{camel}"
 
 
-@pytest.mark.skipif(shutil.which("flatc") is None, reason="needs flatc 24.3 or later")
 def test_the_generated_code_is_what_flatc_writes() -> None:
-    assert generator().generated_code("flatc") == Path(schema.__file__).read_text()
+    assert generator().generated_code(require_tool("flatc")) == Path(schema.__file__).read_text()
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:
