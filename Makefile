@@ -26,7 +26,7 @@ REDIS_COMMIT ?= 4f8cdc2a1ea53e42955af758aabffee67cb455dd
 # collecting the tests takes 20 instead of 8 seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install tools java demo spark-demo up test bench bench-spark sim sim-two-phase fuzz model soak two-phase-soak gc-soak compat redis-suite docs quick lint mutations fmt gen gen-schemas check check-long lock release wheels first-hour archive image image-spark compose-check clean
+.PHONY: help install tools java demo spark-demo up test test-again bench bench-spark sim sim-two-phase fuzz model soak two-phase-soak gc-soak compat redis-suite docs quick lint mutations fmt gen gen-schemas check check-long lock release wheels first-hour archive image image-spark compose-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -76,6 +76,9 @@ up: install ## run writer, compactor, gc and reader on .shale/db, until Ctrl-C
 
 test: install ## the default test suite, at most ten minutes on two cores; CAS=sqlite: two-phase creates
 	$(if $(CAS),SHALE_TEST_CAS=$(CAS)) $(BIN)/pytest -n $(JOBS) --dist loadgroup $(if $(CAS),$(TESTS_OF_CAS)) $(TESTS)
+
+test-again: install ## after make test: run each of at most two failed tests ten times, alone
+	$(BIN)/python -m tests.checks.flaky
 
 bench: install ## measure speed, compared with the slatedb wheel, rocksdict and lmdb
 	$(BIN)/python -m tests.bench $(BENCH)
