@@ -51,6 +51,7 @@ class Coordinator:
         self._options = options
         metrics = metrics if metrics is not None else Metrics()
         self._reporter = CoordinatorReporter(metrics)
+        self._reporter.configured(options)
         self._job_log = JobLog(compactions.records, env.clock, metrics)
         self._jobs_ready = runtime.jobs_ready
         self._worker_id = runtime.worker_id
@@ -70,6 +71,7 @@ class Coordinator:
             max_concurrent_compactions=options.max_concurrent_compactions,
             worker_heartbeat_timeout_s=options.worker_heartbeat_timeout_s,
         )
+        self._reporter.configured(self._options)
 
     @property
     def view(self) -> CoordinatorState:

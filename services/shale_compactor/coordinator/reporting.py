@@ -8,6 +8,7 @@ from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
 from shale.types import Compaction, Compactions, CompactionSpec, CompactionStatus, DrainSpec, Epoch, Manifest
+from shale_compactor.coordinator.options import CoordinatorOptions
 from shale_compactor.coordinator.state_writer import PromotedTree
 from shale_compactor.planning.merge_state import MergedState
 from shale_compactor.planning.step import PlanningStep, RefusedProposal
@@ -20,6 +21,7 @@ class CoordinatorReporter:
 
     def __init__(self, metrics: Metrics) -> None:
         self._epoch = metrics.gauge("slatedb_compactor_epoch").set
+        self._heartbeat_timeout = metrics.gauge("slatedb_compactor_worker_heartbeat_timeout_seconds").set
         self._committed_at = metrics.gauge("slatedb_compactor_last_success_timestamp_seconds").set
         self._reclaimed = metrics.counter("slatedb_compactor_jobs_reclaimed_total").inc
         self._fenced = metrics.counter("slatedb_fenced_total", component="compactor").inc
@@ -32,6 +34,10 @@ class CoordinatorReporter:
         self._waiting_for_commit = metrics.gauge("slatedb_compaction_phase", phase="commit").set
         self._promoted_l0 = metrics.counter("slatedb_compactor_l0_promotions_total").inc
         self._refused: frozenset[CompactionSpec] = frozenset()
+
+    def configured(self, options: CoordinatorOptions) -> None:
+        """Set the gauges of the options, against which alerts compare."""
+        self._heartbeat_timeout(options.worker_heartbeat_timeout_s)
 
     def leadership_acquired(self, epoch: Epoch) -> None:
         """Report that this coordinator claimed the epoch."""

@@ -91,7 +91,7 @@ class DbReader(MadeByOpen, Reads):
         self._last_poll_ms = 0
         self._ended = anyio.Event()
         self._changed = Signal()
-        export_reader(metrics, lambda: (self.gets, self.scans, self._last_poll_ms, self._open_state))
+        export_reader(metrics, options, lambda: (self.gets, self.scans, self._last_poll_ms, self._open_state))
 
     @classmethod
     def open(

@@ -82,6 +82,7 @@ class Collector:
         self._env = env
         self._on_progress = on_progress
         self._instruments = GcMetrics(metrics)
+        self._instruments.configured(options)
         self.deleter = DatabaseDeleter(self.database, lambda: self.options, self._instruments)
         if not options.boundary_files_enabled:
             log.warning(Event.BOUNDARY_DISABLED)
@@ -89,6 +90,7 @@ class Collector:
     def reconfigure(self, options: GcOptions) -> None:
         """Apply other options from the next pass on; a task that was disabled at the start stays disabled."""
         before, self.options = self.options, options
+        self._instruments.configured(options)
         # A task that was disabled in between may be waiting for a whole interval.
         self.trigger(set(options.enabled) - set(before.enabled))
 

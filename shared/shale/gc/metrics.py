@@ -1,20 +1,37 @@
 """Metrics of GC (docs/how-to/monitor.md)."""
 
-from shale.gc.options import Task
+from shale.gc.options import GcOptions, Task
 from shale.gc.planner import Cutoff
 from shale.protocol.markers import DestroyedMark
-from shale.telemetry.error_types import error_type_of
+from shale.telemetry.error_types import ErrorType, error_type_of
 from shale.telemetry.metrics import Metrics
 from shale.types import Manifest
 
 
 class GcMetrics:
-    """All metrics of one collector; labels of a task are bound when it first runs."""
+    """All metrics of one collector.  Those of every task exist from the start, with the value 0."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        for task in Task:  # present with value 0 before the first deletion
-            metrics.counter("slatedb_gc_deleted_objects_total", resource=task)
+        for name in ("slatedb_gc_deleted_objects_total", "slatedb_gc_deleted_bytes_total"):
+            metrics.counter(name, resource=Task.MANIFEST)
+        metrics.counter("slatedb_gc_runs_total", resource=Task.MANIFEST, result="ok")
+        metrics.counter("slatedb_gc_detached_clones_total")
+        metrics.counter("slatedb_two_phase_orphans_deleted_total")
+        metrics.counter("slatedb_checkpoint_operations_total", component="gc", op="expire", result="ok")
+        metrics.histogram("slatedb_gc_run_duration_seconds", resource=Task.MANIFEST)
+        for gauge in ("slatedb_gc_last_success_timestamp_seconds", "slatedb_gc_candidates"):
+            metrics.gauge(gauge, resource=Task.MANIFEST)
+        for task in Task:
+            for error_type in ErrorType:  # too many for the registry to make them by itself
+                metrics.counter("slatedb_gc_errors_total", resource=task, error_type=error_type.value)
+
+    def configured(self, options: GcOptions) -> None:
+        """Set the interval of each task, against which alerts measure its last success."""
+        for task in Task:
+            chosen = options.task(task)
+            interval_s = 0.0 if chosen is None else chosen.interval_s
+            self._metrics.gauge("slatedb_gc_interval_seconds", resource=task).set(interval_s)
 
     def ended(self, task: Task, *, seconds: float, now_ms: int) -> None:
         """Count a successful pass."""

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class Backend:
     """The database of one server: ``writer`` if it is open for writing, otherwise ``reader``.
 
-    ``calls`` and ``errors`` count replies by command; ``other`` counts unknown commands.
+    ``calls`` and ``errors`` count replies by command; ``other`` counts unknown commands.  Of the errors, ``failures``
+    counts those that the client did not cause.
     ``inflight_bytes`` are the bytes of commands that are incomplete or not executed yet.
     """
 
@@ -36,6 +37,7 @@ class Backend:
         self.started_s = env.clock.monotonic_s()
         self.calls = dict.fromkeys((*names, "other"), 0)
         self.errors = dict.fromkeys(self.calls, 0)
+        self.failures = dict.fromkeys(self.calls, 0)
         self.connections = 0
         self.connections_accepted = 0
         self.connections_refused = 0

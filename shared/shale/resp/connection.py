@@ -303,6 +303,7 @@ class Connection(asyncio.Protocol):
         else:
             session.pending_durable = None
             return True
+        self._backend.failures["other"] += 1  # of some of the commands that are not answered
         self._answers.clear()
         return False
 

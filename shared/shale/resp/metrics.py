@@ -8,6 +8,7 @@ def export(backend: Backend, metrics: Metrics) -> None:
     """Export the counters of the backend."""
     calls = {name: metrics.counter("shale_resp_commands_total", command=name).inc for name in backend.calls}
     errors = {name: metrics.counter("shale_resp_errors_total", command=name).inc for name in backend.errors}
+    failures = {name: metrics.counter("shale_resp_failures_total", command=name).inc for name in backend.failures}
     connections = metrics.gauge("shale_resp_connections_open")
     inflight = metrics.gauge("shale_resp_inflight_bytes")
     totals = {
@@ -17,10 +18,15 @@ def export(backend: Backend, metrics: Metrics) -> None:
         "bytes_read": metrics.counter("shale_resp_bytes_total", direction="read").inc,
         "bytes_written": metrics.counter("shale_resp_bytes_total", direction="written").inc,
     }
-    seen_calls, seen_errors, seen_totals = dict(backend.calls), dict(backend.errors), dict.fromkeys(totals, 0)
+    counted = (
+        (calls, dict(backend.calls), backend.calls),
+        (errors, dict(backend.errors), backend.errors),
+        (failures, dict(backend.failures), backend.failures),
+    )
+    seen_totals = dict.fromkeys(totals, 0)
 
     def refresh() -> None:
-        for count, seen, now in ((calls, seen_calls, backend.calls), (errors, seen_errors, backend.errors)):
+        for count, seen, now in counted:
             for name, number in now.items():
                 if number != seen[name]:
                     count[name](number - seen[name])

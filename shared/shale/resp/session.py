@@ -194,8 +194,10 @@ class RespSession:
             return error(str(refusal))
         except ShaleError as failure:
             self.backend.errors[command.name] += 1
-            if self.snapshot is not None and not _is_client_error(failure):
-                raise
+            if not _is_client_error(failure):
+                self.backend.failures[command.name] += 1
+                if self.snapshot is not None:
+                    raise
             return error(error_text(failure))
 
     async def atomically(self, work: Callable[[Reads, Writes], Awaitable[bytes]]) -> bytes:

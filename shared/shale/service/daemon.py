@@ -25,7 +25,7 @@ from shale.service.config.settings_error import SettingsError
 from shale.service.exit_codes import ExitCode, contains_fencing
 from shale.service.exit_logging import log_failure, log_shutdown
 from shale.service.health import Health, ServiceState, StoreReachability
-from shale.service.heartbeat import measure_event_loop, probe_store
+from shale.service.heartbeat import measure_event_loop, probe_store, watch_clock
 from shale.service.http.server import open_socket, serve_app
 from shale.service.process import Main, Process
 from shale.service.runtime_tuning import has_uvloop, reuse_large_buffers, share_one_arena, tune_gc
@@ -165,6 +165,8 @@ class _Shell(Generic[S]):
     async def _work(self, admin: AdminApp, draining: anyio.Event) -> None:
         settings = self._settings
         opener = StoreOpener(settings.store, self._env, self._metrics, settings.ROLE)
+        up = self._metrics.gauge("slatedb_object_store_up", component=settings.ROLE)
+        reachability = StoreReachability(self._env.clock, settings.ready.grace, up)
         wal_url, wal_store = settings.database.wal_store_url(), None
         wal_files = wal_prefix(self._location.path)
         async with AsyncExitStack() as stores:
@@ -188,7 +190,6 @@ class _Shell(Generic[S]):
                         recovers=RecoveryScope(prefix=wal_files),
                     )
                 )
-            reachability = StoreReachability(self._env.clock, settings.ready.grace)
             self._health.add_ready_check("store", reachability.check)
             self._process = Process(
                 settings=settings,
@@ -212,5 +213,15 @@ class _Shell(Generic[S]):
                 probe_store, store, boundary_key(process.root, "manifest"), reachability, interval_s=interval_s
             )
             tg.start_soon(watch, name="probe_store")
+            if self._settings.store.preflight and self._settings.writes_to_store():
+                clock = partial(
+                    watch_clock,
+                    store,
+                    self._env,
+                    self._settings.preflight_path(),
+                    self._metrics,
+                    interval_s=self._settings.store.clock_check_interval,
+                )
+                tg.start_soon(clock, name="clock")
             await self._main(process)
             tg.cancel_scope.cancel()

@@ -10,6 +10,7 @@ from typing import Any
 
 from shale.core.lazy_dataclass import dataclass
 from shale.env import Clock
+from shale.telemetry.instruments import Gauge
 from shale.telemetry.metrics import Metrics
 
 WATCHDOG_S = 30.0
@@ -172,19 +173,27 @@ class Health:
 
 
 class StoreReachability:
-    """Whether the store responds, from the results of ``probe_store``; see docs/reference/health.md."""
+    """Whether the store responds, from the results of ``probe_store``; see docs/reference/health.md.
 
-    def __init__(self, clock: Clock, grace_s: float) -> None:
+    Args:
+        grace_s: how long the process stays ready without a response.
+        up: a gauge: 1 after a response, 0 after a request without one.
+    """
+
+    def __init__(self, clock: Clock, grace_s: float, up: Gauge) -> None:
         self._clock = clock
+        self._up = up
         self._grace_s = grace_s
         self._failing_since_s = math.inf
 
     def succeeded(self) -> None:
         """Record a response of the store."""
+        self._up.set(1)
         self._failing_since_s = math.inf
 
     def failed(self) -> None:
         """Record a request without a response."""
+        self._up.set(0)
         self._failing_since_s = min(self._failing_since_s, self._clock.monotonic_s())
 
     def check(self) -> HealthCheckResult:

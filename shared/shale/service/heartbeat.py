@@ -1,6 +1,7 @@
-"""Two background loops of every daemon: one measures event-loop lag, one probes the store."""
+"""Background loops of every daemon: they measure the event loop and the store's clock, and probe the store."""
 
 import asyncio
+import contextlib
 
 import anyio
 
@@ -8,10 +9,12 @@ from shale.env import Env, ThreadCpu
 from shale.errors import ShaleError
 from shale.service.health import Health, StoreReachability
 from shale.store.port import ObjectStore
+from shale.store.preflight import measure_clock, with_short_retries
 from shale.telemetry.metrics import Metrics
 
 TICK_S = 0.1
 PROBE_TIMEOUT_S = 5.0
+CLOCK_TIMEOUT_S = 10.0
 
 
 async def measure_event_loop(env: Env, metrics: Metrics, health: Health) -> None:
@@ -48,3 +51,15 @@ async def probe_store(store: ObjectStore, key: str, reachability: StoreReachabil
         else:
             reachability.failed()
         await anyio.sleep(interval_s)
+
+
+async def watch_clock(store: ObjectStore, env: Env, prefix: str, metrics: Metrics, *, interval_s: float) -> None:
+    """Measure the store's clock periodically: a clock that was right at the start may drift, or be set.
+
+    A failed measurement leaves the last one; ``probe_store`` reports a store that does not answer.
+    """
+    tried = with_short_retries(store, CLOCK_TIMEOUT_S)
+    while True:
+        await anyio.sleep(interval_s)
+        with anyio.move_on_after(CLOCK_TIMEOUT_S), contextlib.suppress(ShaleError):
+            await measure_clock(tried, env, prefix, metrics)

@@ -116,7 +116,7 @@ async def require_safe_store(
     with anyio.move_on_after(deadline_s) as scope:
         results = await check_store(tried, env, full=False, prefix=prefix, needs_update=needs_update)
         if metrics is not None:
-            metrics.gauge("slatedb_clock_skew_seconds").set(await _skew_ms(tried, env, prefix) / 1000)
+            await measure_clock(tried, env, prefix, metrics)
     if scope.cancelled_caught:
         raise UnavailableError(f"{store.url}: the store did not answer within {deadline_s:g} s")
     for result in results:
@@ -126,6 +126,19 @@ async def require_safe_store(
             raise StoreUnsafe(
                 f"{store.url}: unsafe store, check {result.name}: expected {result.expected}, saw {result.seen}{hint}"
             )
+
+
+async def measure_clock(store: ObjectStore, env: Env, prefix: str, metrics: Metrics) -> None:
+    """Set the gauge of the difference between the store's clock and ours, from the time of a scratch object.
+
+    Raises:
+        ShaleError: the store refused a request, or did not answer; the gauge keeps its value.
+    """
+    probe = Probe(store, env, prefix)
+    try:
+        metrics.gauge("slatedb_clock_skew_seconds").set(await probe.skew_ms() / 1000)
+    finally:
+        await probe.clean_up()
 
 
 def with_short_retries(store: ObjectStore, deadline_s: float) -> ObjectStore:
@@ -145,11 +158,3 @@ async def _checked(name: str, required: bool, expected: str, check: Callable[[],
     except (StoreUnsafe, CorruptionError, ConflictError) as error:
         seen = str(error)
     return CheckResult(name=name, required=required, ok=seen is None, expected=expected, seen=seen or "as expected")
-
-
-async def _skew_ms(store: ObjectStore, env: Env, prefix: str) -> int:
-    probe = Probe(store, env, prefix)
-    try:
-        return await probe.skew_ms()
-    finally:
-        await probe.clean_up()

@@ -72,6 +72,10 @@ _PROCESS = (
         "shale_resp_errors_total", "Commands of the Redis port that were refused.", "command", command=RESP_COMMANDS
     ),
     _counter(
+        "shale_resp_failures_total", "Commands of the Redis port that failed through no fault of the client.",
+        "command", command=RESP_COMMANDS,
+    ),
+    _counter(
         "shale_resp_connections_total", "Connections to the Redis port.", "result", result=("accepted", "refused")
     ),
     _counter("shale_resp_protocol_errors_total", "Connections to the Redis port that sent what is no command."),
@@ -151,6 +155,7 @@ _STORE = (
     _counter("slatedb_object_store_cache_evicted_bytes_total", "Bytes dropped from the cache of objects."),
     _gauge("slatedb_object_store_cache_keys", "Keys in the cache of objects."),
     _gauge("slatedb_object_store_cache_bytes", "Bytes in the cache of objects."),
+    _gauge("slatedb_object_store_up", "Whether the store answered the last probe, 0 before the first.", "component"),
     _gauge("slatedb_clock_skew_seconds", "The clock of the store minus ours, as last measured."),
     _counter("slatedb_corruption_total", "Objects that were found corrupt.", "resource"),
 )  # fmt: skip
@@ -202,6 +207,7 @@ _BOUNDARIES_AND_MANIFEST = (
     ),
     _gauge("slatedb_reader_visible_timestamp_seconds", "When the newest state that the reader serves was read."),
     _gauge("slatedb_reader_memtable_bytes", "Bytes of replayed WAL files in the reader."),
+    _gauge("slatedb_reader_poll_interval_seconds", "Time between two polls of a reader; 0 while it does not poll."),
     _counter("slatedb_reader_lease_lost_total", "Times that a reader found its checkpoint gone."),
     _counter("slatedb_reader_reestablish_total", "Times that a reader made a new checkpoint after losing one."),
 )  # fmt: skip
@@ -221,6 +227,9 @@ _COMPACTION = (
     _counter("slatedb_compactor_jobs_failed_total", "Jobs ended as Failed: no attempt can help, or is left."),
     _counter("slatedb_compactor_expired_entries_total", "Rows dropped because they had expired.", "entry_type"),
     _gauge("slatedb_compactor_worker_heartbeat_timestamp_seconds", "When the worker last wrote a heartbeat.", "worker"),
+    _gauge(
+        "slatedb_compactor_worker_heartbeat_timeout_seconds", "Time without a heartbeat after which a job is reclaimed."
+    ),
     _histogram(
         "slatedb_compaction_duration_seconds", JOB_SECONDS, "Time from claim to end of a job.", "size_class", "result",
         result=OUTCOMES,
@@ -261,6 +270,7 @@ _GC = (
     _gauge("slatedb_gc_candidates", "Objects that the last plan would delete.", "resource"),
     _gauge("slatedb_gc_cutoff_timestamp_seconds", "The terms of the cut-off for SSTs, and the result.", "term"),
     _counter("slatedb_gc_errors_total", "Errors of passes.", "resource", "error_type"),
+    _gauge("slatedb_gc_interval_seconds", "Time between two passes; 0 while the task is disabled.", "resource"),
     _counter("slatedb_two_phase_recovered_total", "Two-phase writes that were completed for a dead process."),
     _counter("slatedb_two_phase_orphans_deleted_total", "Staged objects of dead processes that were deleted."),
     _gauge("slatedb_two_phase_uncommitted", "Staged objects that are not committed."),

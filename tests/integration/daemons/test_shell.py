@@ -44,6 +44,8 @@ def test_the_admin_port_answers(tmp_path: Path) -> None:
         wait_for_metric(daemon, "shale_event_loop_lag_seconds_count", lambda count: count >= 1)
         openmetrics = daemon.get("/metrics", port=port, headers={"Accept": "application/openmetrics-text"})[1]
         assert openmetrics.endswith("# EOF\n")
+        assert "_created" not in openmetrics
+        assert 'slatedb_object_store_up{component="gc",db="orders"} 1.0' in text
         _, _, headers = daemon.request("GET", "/livez", port=port)
         assert headers["cache-control"] == "no-store"
 

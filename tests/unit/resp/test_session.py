@@ -87,6 +87,7 @@ def test_mistakes(words: tuple[str, ...], problem: str) -> None:
             with pytest.raises(RespFailure, match=problem):
                 await home.talker()(*words)
             assert sum(home.backend.errors.values()) == 1
+            assert sum(home.backend.failures.values()) == 0
             assert sum(home.backend.calls.values()) == 1
 
     asyncio.run(scenario())

@@ -103,6 +103,7 @@ def test_nothing_of_a_transaction_is_done_if_the_store_cannot_answer_a_part_of_i
             with pytest.raises(RespFailure, match=r"^ERR corrupt data: .*torn"):
                 await say("EXEC")
             assert home.db.status.last_seq == last_seq
+            assert [name for name, count in home.backend.failures.items() if count] == ["del", "exec"]
             store.is_away = False
             assert await say("MGET", "old", "new") == [b"1", None]
 

@@ -4,6 +4,7 @@ import pytest
 
 from shale.env import Clock
 from shale.service.health import Health, HealthCheckResult, ServiceState, StoreReachability
+from shale.telemetry.metrics import Metrics
 
 
 class FakeClock(Clock):
@@ -63,11 +64,15 @@ def test_fenced_is_final_and_only_a_fence_ends_draining(clock: FakeClock) -> Non
 
 
 def test_a_short_trouble_degrades_and_a_long_one_takes_readiness(clock: FakeClock) -> None:
-    health, store = Health(clock), StoreReachability(clock, grace_s=30)
+    up = Metrics().gauge("slatedb_object_store_up", component="writer")
+    health, store = Health(clock), StoreReachability(clock, grace_s=30, up=up)
     health.add_ready_check("store", store.check)
     health.set_state(ServiceState.ACTIVE)
     assert health.ready().word == "ok"
+    store.succeeded()
+    assert up.value == 1
     store.failed()
+    assert up.value == 0
     clock.now_s += 29
     store.failed()
     assert (health.ready().ok, health.ready().word) == (True, "degraded")
@@ -77,6 +82,7 @@ def test_a_short_trouble_degrades_and_a_long_one_takes_readiness(clock: FakeCloc
     assert health.live().ok
     assert health.ready(frozenset({"store"})).ok
     store.succeeded()
+    assert up.value == 1
     assert health.ready().word == "ok"
 
 

@@ -2,20 +2,26 @@
 
 from collections.abc import Callable
 
+from shale.engine.reader.options import ReaderMode, ReaderOptions
 from shale.engine.reader.state import ReaderState
 from shale.telemetry.metrics import Metrics
 
 
-def export_reader(metrics: Metrics, figures: Callable[[], tuple[int, int, int, ReaderState | None]]) -> None:
+def export_reader(
+    metrics: Metrics, options: ReaderOptions, figures: Callable[[], tuple[int, int, int, ReaderState | None]]
+) -> None:
     """Export the figures of a reader.
 
     Args:
         metrics: gets them.
+        options: a reader of one checkpoint does not poll; its poll interval is exported as 0.
         figures: gets and scans so far, the time of the last successful poll in milliseconds, and the state, unless the
             reader is still being opened.
     """
+    interval_s = 0.0 if options.mode is ReaderMode.CHECKPOINT else options.manifest_poll_interval_s
     counters = {op: metrics.counter("slatedb_db_requests_total", op=op) for op in ("get", "scan")}
     visible = metrics.gauge("slatedb_reader_visible_timestamp_seconds")
+    metrics.gauge("slatedb_reader_poll_interval_seconds").set(interval_s)
     memtable = metrics.gauge("slatedb_reader_memtable_bytes")
     exported = {"get": 0, "scan": 0}
 

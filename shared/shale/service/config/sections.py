@@ -165,6 +165,10 @@ class StoreSection(Section):
     start_timeout: PositiveSeconds = Field(
         default=60.0, description="How long to wait at start for an unreachable store."
     )
+    clock_check_interval: PositiveSeconds = Field(
+        default=300.0,
+        description="How often a daemon that makes the check at start compares the store's clock with its own.",
+    )
 
     @model_validator(mode="after")
     def _credentials_are_whole(self) -> "StoreSection":

@@ -7,6 +7,7 @@ import pytest
 from shale.errors import InvalidCompaction
 from shale.telemetry.metrics import Metrics
 from shale.types import DrainSpec, Epoch, WorkerClaim
+from shale_compactor.coordinator.options import CoordinatorOptions
 from shale_compactor.coordinator.reporting import CoordinatorReporter
 from shale_compactor.planning.commit import reject
 from shale_compactor.planning.merge_state import MergedState
@@ -117,3 +118,8 @@ def test_the_backlog_is_what_no_worker_has_claimed(reporter, metrics):
     reporter.observe(STATE, compactions(JOB))
     assert value(metrics, "slatedb_compactor_backlog_jobs") == 0
     assert value(metrics, "slatedb_compactor_backlog_bytes") == 0
+
+
+def test_the_heartbeat_timeout_is_exported_for_alerts(reporter, metrics):
+    reporter.configured(CoordinatorOptions(worker_heartbeat_timeout_s=45))
+    assert value(metrics, "slatedb_compactor_worker_heartbeat_timeout_seconds") == 45

@@ -1,0 +1,37 @@
+"""The metrics of GC exist from the start, and tell the intervals."""
+
+from shale.env import Env
+from shale.gc.collector import Collector
+from shale.gc.metrics import GcMetrics
+from shale.gc.options import GcOptions, Task, TaskOptions
+from shale.store.memory import MemoryStore
+from shale.telemetry.error_types import ErrorType
+from shale.telemetry.metrics import Metrics
+
+ENV = Env.system(cpu_threads=1)
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(name, {"db": "orders", **labels})
+
+
+def test_what_can_be_counted_is_zero_before_the_first_pass() -> None:
+    metrics = Metrics(db="orders")
+    GcMetrics(metrics)
+    for task in Task:
+        assert value(metrics, "slatedb_gc_last_success_timestamp_seconds", resource=task) == 0
+        assert value(metrics, "slatedb_gc_deleted_bytes_total", resource=task) == 0
+        for result in ("ok", "error"):
+            assert value(metrics, "slatedb_gc_runs_total", resource=task, result=result) == 0
+        for error_type in ErrorType:
+            assert value(metrics, "slatedb_gc_errors_total", resource=task, error_type=error_type) == 0
+
+
+def test_intervals_follow_the_options() -> None:
+    metrics = Metrics(db="orders")
+    collector = Collector(MemoryStore(), "orders", ENV, GcOptions(wal=TaskOptions(interval_s=60)), metrics)
+    assert value(metrics, "slatedb_gc_interval_seconds", resource="wal") == 60
+    assert value(metrics, "slatedb_gc_interval_seconds", resource="manifest") == 600
+    assert value(metrics, "slatedb_gc_interval_seconds", resource="wal_fence") == 0
+    collector.reconfigure(GcOptions(wal=None))
+    assert value(metrics, "slatedb_gc_interval_seconds", resource="wal") == 0
