@@ -94,19 +94,38 @@ class _Family:
         return result
 
 
+class _LocalReads:
+    """What open objects were read since the last scrape."""
+
+    __slots__ = ("bytes", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.bytes = 0
+
+
 class _MeteredObject:
     """An open object whose reads count."""
 
-    __slots__ = ("_counts", "_object")
+    __slots__ = ("_object", "_reads")
 
-    def __init__(self, opened: LocalObject, counts: list[int]) -> None:
+    def __init__(self, opened: LocalObject, reads: _LocalReads) -> None:
         self._object = opened
-        self._counts = counts
+        self._reads = reads
 
     def read_into(self, buffer: memoryview, start: int) -> int:
         """See ``LocalObject``."""
-        self._counts[0] += 1
-        return self._object.read_into(buffer, start)
+        count = self._object.read_into(buffer, start)
+        self._reads.count += 1
+        self._reads.bytes += max(count, 0)
+        return count
+
+
+def _size(data: BytesLike | Sequence[BytesLike]) -> int:
+    """Return the bytes of a body."""
+    if isinstance(data, bytes | bytearray | memoryview):
+        return memoryview(data).nbytes
+    return sum(memoryview(part).nbytes for part in data)
 
 
 class MeteredStore(StoreWrapper):
@@ -122,37 +141,51 @@ class MeteredStore(StoreWrapper):
             )
             for api, op in OP_OF_API.items()
         }
-        self._local_reads = [0]
+        traffic = "slatedb_object_store_bytes_total"
+        self._read = metrics.counter(traffic, component=component, store_type=store_type, direction="read").inc
+        self._written = metrics.counter(traffic, component=component, store_type=store_type, direction="written").inc
+        self._local_reads = _LocalReads()
         metrics.before_scrape(self._count_local_reads)
 
     @property
     def open_local(self) -> OpenLocal | None:
         """See ``LocalReads``.  Reads count as requests without a duration: to observe one costs as much as to read."""
-        inner, counts = open_local_of(self._store), self._local_reads
+        inner, reads = open_local_of(self._store), self._local_reads
         if inner is None:
             return None
 
         def open_counted(key: str) -> LocalObject | None:
             opened = inner(key)
-            return None if opened is None else _MeteredObject(opened, counts)
+            return None if opened is None else _MeteredObject(opened, reads)
 
         return open_counted
 
     def _count_local_reads(self) -> None:
-        count, self._local_reads[0] = self._local_reads[0], 0
-        self._families["get_range"].add(count)
+        reads = self._local_reads
+        self._families["get_range"].add(reads.count)
+        self._read(reads.bytes)
+        reads.count = reads.bytes = 0
 
     async def get(self, key: str) -> GetResult | None:
         """See ``ObjectStore``."""
-        return await self._families["get"].measure(lambda: self._store.get(key))
+        found = await self._families["get"].measure(lambda: self._store.get(key))
+        if found is not None:
+            self._read(found.data.nbytes)
+        return found
 
     async def get_if_changed(self, key: str, etag: ETag) -> GetResult | NotModified | None:
         """See ``ObjectStore``."""
-        return await self._families["get"].measure(lambda: self._store.get_if_changed(key, etag))
+        found = await self._families["get"].measure(lambda: self._store.get_if_changed(key, etag))
+        if isinstance(found, GetResult):
+            self._read(found.data.nbytes)
+        return found
 
     async def get_range(self, key: str, start: int, end: int) -> memoryview | None:
         """See ``ObjectStore``."""
-        return await self._families["get_range"].measure(lambda: self._store.get_range(key, start, end))
+        found = await self._families["get_range"].measure(lambda: self._store.get_range(key, start, end))
+        if found is not None:
+            self._read(found.nbytes)
+        return found
 
     async def head(self, key: str) -> ObjectMeta | None:
         """See ``ObjectStore``."""
@@ -167,11 +200,19 @@ class MeteredStore(StoreWrapper):
         attributes: Mapping[str, str] | None = None,
     ) -> ETag | None:
         """See ``ObjectStore``."""
-        return await self._families["put"].measure(lambda: self._store.put(key, data, mode=mode, attributes=attributes))
+        put = self._store.put
+        etag = await self._families["put"].measure(lambda: put(key, data, mode=mode, attributes=attributes))
+        self._written(_size(data))
+        return etag
 
     async def put_stream(self, key: str, parts: AsyncIterable[BytesLike]) -> None:
         """See ``ObjectStore``.  Counted once, when it completes."""
-        await self._families["put_stream"].measure(lambda: self._store.put_stream(key, parts))
+        await self._families["put_stream"].measure(lambda: self._store.put_stream(key, self._counted(parts)))
+
+    async def _counted(self, parts: AsyncIterable[BytesLike]) -> AsyncIterator[BytesLike]:
+        async for part in parts:
+            yield part
+            self._written(_size(part))
 
     async def delete(self, key: str) -> None:
         """See ``ObjectStore``."""

@@ -149,6 +149,10 @@ _STORE = (
         "slatedb_object_store_request_duration_seconds", STORE_SECONDS, "Time of one attempt.", *STORE_LABELS,
         op=STORE_OPS,
     ),
+    _counter(
+        "slatedb_object_store_bytes_total", "Bytes of objects that the object store sent and took.",
+        "component", "store_type", "direction", direction=("read", "written"),
+    ),
     _counter("slatedb_object_store_cache_part_hits_total", "Parts found in the cache of objects."),
     _counter("slatedb_object_store_cache_part_accesses_total", "Parts looked up in the cache of objects."),
     _counter("slatedb_object_store_cache_evicted_keys_total", "Keys dropped from the cache of objects."),

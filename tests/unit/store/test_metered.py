@@ -1,6 +1,8 @@
 """Attempts are counted under the retry layer, with labels from closed sets."""
 
 import random
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +11,7 @@ from shale.errors import AlreadyExists
 from shale.store.connect import connect
 from shale.store.memory import MemoryStore
 from shale.store.options import RetryPolicy, StoreOptions
-from shale.store.port import CREATE
+from shale.store.port import CREATE, open_local_of
 from shale.store.preflight import require_safe_store
 from shale.telemetry.metrics import Metrics
 from shale.testing.faults import Fault
@@ -54,6 +56,33 @@ async def test_each_attempt_counts() -> None:
     assert sample(metrics, errors, api="put", error_type="network", **labels) == 2
     assert sample(metrics, errors, api="put", error_type="precondition", **labels) == 1
     assert sample(metrics, "slatedb_object_store_request_duration_seconds_count", api="put", **labels) == 4
+
+
+async def test_bytes_count_in_both_directions(tmp_path: Path) -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"123"
+        yield b"4567"
+
+    metrics = Metrics(db="orders")
+    store = connect(f"file://{tmp_path}", ENV, metrics, component="writer")
+    await store.put("a", b"12345", mode=CREATE)
+    await store.put("b", [b"12", memoryview(b"345")])
+    with pytest.raises(AlreadyExists):
+        await store.put("a", b"123456789", mode=CREATE)
+    await store.put_stream("c", parts())
+    found = await store.get("a")
+    assert found is not None
+    assert found.meta.etag is not None
+    await store.get_if_changed("a", found.meta.etag)
+    await store.get_range("c", 1, 3)
+    await store.get("none")
+    assert (opener := open_local_of(store)) is not None
+    assert (opened := opener("c")) is not None
+    assert opened.read_into(memoryview(bytearray(4)), 2) == 4
+    metrics.refresh()
+    name = "slatedb_object_store_bytes_total"
+    assert sample(metrics, name, component="writer", direction="written") == 5 + 5 + 7
+    assert sample(metrics, name, component="writer", direction="read") == 5 + 2 + 4
 
 
 async def test_every_series_exists_at_the_start_and_there_are_few() -> None:
