@@ -48,6 +48,10 @@ class ServerSettings(DaemonSettings):
         own = self.resp.bearer_token
         return [*self.tokens.roles(), *_writing(self.http.bearer_token if own is None else own)]
 
+    def requires_admin_token(self) -> bool:
+        """Whether the admin port is closed until a token is set for it."""
+        return super().requires_admin_token() or bool(self.data_tokens() or self.resp_tokens())
+
     def engine_values(self) -> dict[str, Any]:
         """Return the engine options that are made from whole sections."""
         extractor, visible, cache = self.segment_extractor, self.enforce_visible_range, self.disk_cache

@@ -27,17 +27,27 @@ TokenRole = tuple[SecretStr, Role]
 
 
 class AccessTokens:
-    """The tokens of one port.  A port without tokens is open: every request may do everything."""
+    """The tokens of one port.
 
-    __slots__ = ("_tokens",)
+    A port without tokens is open, so that every request may do everything, unless it is ``required`` to have one: then
+    no request may do anything.
+    """
 
-    def __init__(self, tokens: Iterable[TokenRole] = ()) -> None:
+    __slots__ = ("_required", "_tokens")
+
+    def __init__(self, tokens: Iterable[TokenRole] = (), *, required: bool = False) -> None:
         self._tokens = _encoded(tokens)
+        self._required = required
 
     @property
     def is_open(self) -> bool:
         """Whether requests need no token."""
-        return not self._tokens
+        return not self._tokens and not self._required
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether a token is required and none is set, so that no request is allowed."""
+        return not self._tokens and self._required
 
     def role_of(self, token: bytes) -> Role | None:
         """Return the highest role of a token; ``None`` if it is unknown.
@@ -49,12 +59,14 @@ class AccessTokens:
             found = max(found, compare_digest(token, known) * role)
         return Role(found) if found else None
 
-    def replace(self, tokens: Iterable[TokenRole]) -> None:
+    def replace(self, tokens: Iterable[TokenRole], *, required: bool = False) -> None:
         """Use these tokens from now on, after a reload of the settings.
 
-        No tokens do not open a port that had some: a missing secret file would expose the database.
+        No tokens do not open a port that had some, or that required one: a missing secret file would expose the
+        database.
         """
         self._tokens = _encoded(tokens) or self._tokens
+        self._required = self._required or required
 
 
 def _encoded(tokens: Iterable[TokenRole]) -> tuple[tuple[bytes, Role], ...]:

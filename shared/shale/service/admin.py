@@ -33,7 +33,7 @@ LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 class AdminApp:
-    """The ASGI application of the admin port.  Paths below ``/v1/admin/`` require a token, if one is set."""
+    """The ASGI application of the admin port.  ``tokens`` protect the paths below ``/v1/admin/``."""
 
     def __init__(self, health: Health, metrics: Metrics, tokens: AccessTokens | None = None) -> None:
         self.tokens = AccessTokens() if tokens is None else tokens

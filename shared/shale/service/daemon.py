@@ -87,7 +87,7 @@ class _Shell(Generic[S]):
         self._metrics = Metrics(db=self._label)
         self._health = Health(self._env.clock, self._metrics)
         self._log = get_logger(self._settings.ROLE)
-        self._admin_tokens = AccessTokens(self._settings.admin_tokens())
+        self._admin_tokens = AccessTokens(self._settings.admin_tokens(), required=self._settings.requires_admin_token())
         self._reloader = Reloader(loaded, argv, self._metrics, self._env.clock, self._log, apply=self._apply_settings)
         self._process: Process[S] | None = None
         self._stop = ShutdownState.NOT_REQUESTED
@@ -114,7 +114,7 @@ class _Shell(Generic[S]):
             self.exit_code = log_shutdown(self._log, self._stop, undurable)
 
     def _apply_settings(self, settings: S) -> None:
-        self._admin_tokens.replace(settings.admin_tokens())
+        self._admin_tokens.replace(settings.admin_tokens(), required=settings.requires_admin_token())
         if self._process is not None:
             self._process.apply_settings(settings)
 

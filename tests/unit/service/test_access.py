@@ -61,3 +61,18 @@ def test_an_empty_or_unprintable_token_is_an_error_and_not_shown(text: object) -
         TokensSection(write=text)  # type: ignore[arg-type]
     assert "Schlüssel" not in str(refused.value)
     assert "two words" not in str(refused.value)
+
+
+def test_a_port_that_requires_a_token_is_closed_without_one_and_a_reload_does_not_open_it() -> None:
+    tokens = AccessTokens(required=True)
+    assert (tokens.is_open, tokens.is_closed) == (False, True)
+    tokens.replace(())
+    assert tokens.is_closed
+    tokens.replace(KNOWN)
+    assert (tokens.is_open, tokens.is_closed) == (False, False)
+
+
+def test_a_reload_can_close_an_open_port() -> None:
+    tokens = AccessTokens()
+    tokens.replace((), required=True)
+    assert tokens.is_closed

@@ -1,10 +1,10 @@
 """``shale clone``: creates databases from other databases."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shale_cli.framework.admin_token import AdminTokenFile, admin_token
 from shale_cli.framework.session import CliSession, print_error, run
 
 if TYPE_CHECKING:
@@ -48,10 +48,7 @@ def create(
             "source, in order, '' for none."
         ),
     ] = None,
-    writer_token_file: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="File with the bearer token of the writers' admin ports."),
-    ] = None,
+    admin_token_file: AdminTokenFile = None,
     allow_wal_gap: Annotated[
         bool,
         typer.Option("--allow-wal-gap", help="Clone a source although the clone will lack durable rows of its WAL."),
@@ -69,8 +66,6 @@ def create(
     Only rows in the WAL are copied.  The sources keep the SSTs of the clone until it does not need them any more.
     """
 
-    token = None if writer_token_file is None else writer_token_file.read_text().strip()
-
     async def work(session: CliSession) -> None:
         from shale_cli.commands.clone.sources import parse_range, parse_sources
 
@@ -78,7 +73,7 @@ def create(
         if writer_url:
             from shale_cli.commands.clone.writer_checkpoints import with_writer_checkpoints
 
-            sources = await with_writer_checkpoints(session, sources, writer_url, token)
+            sources = await with_writer_checkpoints(session, sources, writer_url, admin_token(admin_token_file))
         keys = None if range_ is None else parse_range(session.output, range_)
         async with session.admin() as admin:
             result = await admin.clones.create(

@@ -9,8 +9,9 @@ from shale.client.client import Client
 from shale.clones.request import CloneSource
 from shale.clones.sources import EPHEMERAL_LIFETIME_MS
 from shale.env import Env
-from shale.errors import InvalidRequestError, NotFoundError
+from shale.errors import AccessDenied, InvalidRequestError, NotFoundError
 from shale.protocol.manifest_store import ManifestStore
+from shale_cli.framework.admin_token import ADVICE
 from shale_cli.framework.session import CliSession
 
 _PATH = "/v1/admin/checkpoints"
@@ -30,6 +31,7 @@ async def with_writer_checkpoints(
     Raises:
         InvalidRequestError: the number of addresses differs, or a source with a writer has a checkpoint already.
         UnavailableError: a writer does not respond.
+        AccessDenied: a writer requires another token.
     """
     if not urls:
         return tuple(sources)
@@ -61,4 +63,6 @@ async def _checkpoint(url: str, token: str | None, env: Env) -> UUID:
             )
         except NotFoundError as error:
             raise InvalidRequestError(f"--writer-url: {url} is not the admin port of a writer: {error}") from error
+        except AccessDenied as error:
+            raise AccessDenied(f"{url}: {error}; {ADVICE}") from error
     return UUID(response.json()["id"])

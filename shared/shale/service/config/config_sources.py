@@ -30,6 +30,7 @@ CONFIG_FILES_VARIABLE = ("config",)
 NOT_SETTINGS = (
     "config",
     "secrets_dir",
+    "admin_token",
     "endpoint",
     "token_file",
     "revision",

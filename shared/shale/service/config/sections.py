@@ -210,6 +210,11 @@ class AdminSection(Section):
     bearer_token: Token | None = Field(
         default=None, description="Token of this port with the role admin, for /v1/admin/…; best as a secret file."
     )
+    require_token: bool = Field(
+        default=False,
+        description="Refuse calls below /v1/admin/ with 403 until a token is set for this port; the image sets it. "
+        "A token of a data port has the same effect.",
+    )
 
 
 class LogSection(Section):

@@ -103,6 +103,13 @@ class DaemonSettings(BaseSettings):
         own = self.admin.bearer_token
         return [*self.tokens.roles(), *([] if own is None else [(own, Role.ADMIN)])]
 
+    def requires_admin_token(self) -> bool:
+        """Whether the admin port is closed until a token is set for it.
+
+        A token of another port shows that not all clients are trusted, so it closes the admin port, too.
+        """
+        return self.admin.require_token
+
     def needs_conditional_update(self) -> bool:
         """Whether the store must support conditional updates; not needed without boundary files."""
         return True

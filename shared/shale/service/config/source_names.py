@@ -13,5 +13,5 @@ SHORT_NAMES = {
     "wal_store": ("database", "wal_store"),
 }
 """Short names such as ``SHALE_URL``; the command line has options of the same names."""
-COMMAND_VARIABLES = frozenset({"SHALE_ENDPOINT", "SHALE_TOKEN_FILE"})
+COMMAND_VARIABLES = frozenset({"SHALE_ADMIN_TOKEN", "SHALE_ADMIN_TOKEN_FILE", "SHALE_ENDPOINT", "SHALE_TOKEN_FILE"})
 """Variables of options of single commands, which are no settings."""

@@ -21,10 +21,13 @@ class BearerAuth:
         """Check an ``Authorization`` header.
 
         Raises:
-            Problem: the token is missing or unknown (401), or its role is too low (403).
+            Problem: the token is missing or unknown (401), its role is too low (403), or the port requires a token and
+                none is set (403).
         """
         if self._tokens.is_open:
             return
+        if self._tokens.is_closed:
+            raise _closed()
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise _unauthorized("a bearer token is required", "Bearer")
@@ -57,6 +60,14 @@ class BearerAuthMiddleware:
 
 def _unauthorized(detail: str, challenge: str) -> Problem:
     return Problem(HTTPStatus.UNAUTHORIZED, detail, headers={"WWW-Authenticate": challenge})
+
+
+def _closed() -> Problem:
+    detail = (
+        "the admin port is closed, because no token is set for it: set tokens.admin or admin.bearer_token, and send "
+        "SIGHUP or restart; without any token of this process, admin.require_token = false opens it to all clients"
+    )
+    return Problem(HTTPStatus.FORBIDDEN, detail)
 
 
 def _forbidden(found: Role, needed: Role) -> Problem:

@@ -158,6 +158,7 @@ def test_unknown_variables_are_told_and_do_not_stop_anything(monkeypatch: pytest
     monkeypatch.setenv("SHALE_WRITER__HTTP__PROT", "1")
     monkeypatch.setenv("SHALE_WHATEVER", "1")
     monkeypatch.setenv("SHALE_SIM_SEEDS", "1")
+    monkeypatch.setenv("SHALE_ADMIN_TOKEN", "t")
     unknown = load_settings(ThingSettings, URL).unknown_env
     assert len(unknown) == 2
     assert "SHALE_WHATEVER" in unknown[0]

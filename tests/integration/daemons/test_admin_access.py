@@ -1,0 +1,65 @@
+"""The admin port of running daemons without an admin token: who may administrate, and what stays open."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.integration.daemons.daemon_process import Daemon, running
+from tests.integration.writer.writer_process import writer
+
+REQUIRED = ("--set", "admin.require_token=true")
+PROBES = ("/metrics", "/livez", "/readyz", "/statusz")
+PAGES = ("/openapi.json", "/", "/console.js")
+WRITER_CALLS = (
+    *(("GET", f"/v1/admin/{path}") for path in ("log-level", "checkpoints")),
+    *(("POST", f"/v1/admin/{path}") for path in ("flush", "checkpoints", "no-such-call")),
+    ("PUT", "/v1/admin/log-level"),
+    *(("GET", f"/console/{path}") for path in ("events", "candidates")),
+)
+
+
+def assert_closed(daemon: Daemon, port: int, calls: tuple[tuple[str, str], ...], token: str | None = None) -> None:
+    """Check that no call is allowed, and that probes, metrics and the page are."""
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    for method, path in calls:
+        status, body, _ = daemon.request(method, path, port=port, headers=headers)
+        assert status == 403, (method, path, status, body)
+        detail = json.loads(body)["detail"]
+        assert "admin.require_token" in detail
+        assert "set tokens.admin or admin.bearer_token" in detail
+    for path in (*PROBES, *PAGES):
+        assert daemon.get(path, port=port)[0] == 200, path
+
+
+@pytest.mark.parametrize("setting", ["http.bearer_token=data-token", "resp.bearer_token=data-token"])
+def test_a_token_of_a_data_port_does_not_leave_the_admin_port_open(tmp_path: Path, setting: str) -> None:
+    with writer(tmp_path, "--set", setting) as client:
+        assert_closed(client.daemon, client.admin_port, WRITER_CALLS)
+        assert_closed(client.daemon, client.admin_port, WRITER_CALLS, token="data-token")
+
+
+def test_a_required_token_that_is_not_set_closes_the_admin_port(tmp_path: Path) -> None:
+    with writer(tmp_path, *REQUIRED) as client:
+        assert client.put(b"a", b"1")[0] == 204
+        assert_closed(client.daemon, client.admin_port, WRITER_CALLS)
+        url = f"file://{tmp_path}/store/orders"
+        for module, path in (("shale_compactor", "compactions"), ("shale_gc", "gc")):
+            with running(module, "--url", url, *REQUIRED, log=tmp_path / module) as daemon:
+                calls = (("GET", f"/v1/admin/{path}"), ("POST", f"/v1/admin/{path}"))
+                assert_closed(daemon, daemon.port("admin_port"), calls)
+
+
+def test_a_bare_process_without_any_token_is_open(tmp_path: Path) -> None:
+    with writer(tmp_path) as client:
+        assert client.daemon.request("POST", "/v1/admin/flush", port=client.admin_port)[0] == 204
+
+
+def test_an_admin_token_is_all_that_is_needed(tmp_path: Path) -> None:
+    env = {"SHALE_ADMIN__REQUIRE_TOKEN": "true", "SHALE_TOKENS__ADMIN": "admin-token"}
+    with writer(tmp_path, env=env) as client:
+        for token, status in (("admin-token", 204), ("other", 401)):
+            headers = {"Authorization": f"Bearer {token}"}
+            assert (
+                client.daemon.request("POST", "/v1/admin/flush", port=client.admin_port, headers=headers)[0] == status
+            )
