@@ -1,6 +1,9 @@
 """``shale debug bundle``: its contents, and the secrets that it must not contain."""
 
 import json
+import os
+import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
@@ -10,6 +13,7 @@ import pytest
 
 from tests.integration.cli.goldens import Golden
 from tests.integration.store.servers import http_server
+from tests.paths import PYTHONPATH
 
 SECRETS = {
     "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMIplanted/one",
@@ -102,6 +106,19 @@ def test_no_secret_and_no_value_is_in_it(golden: Golden, planted: str, daemon: s
     assert "AWS_SECRET_ACCESS_KEY" in json.loads(files["bundle.json"])["variables"]
     (line,) = [json.loads(line) for line in files[next(name for name in files if "db.log" in name)].splitlines()[:1]]
     assert (line["event"], line["seq"]) == ("put", 7)
+
+
+def test_the_archive_goes_to_stdout(planted: str, tmp_path: Path) -> None:
+    arguments = ["debug", "bundle", "--no-verify", "-f", "-", "--log", "absent.log", "-u", planted]
+    command = [sys.executable, "-m", "shale_cli", *arguments]
+    ended = subprocess.run(
+        command, capture_output=True, check=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": PYTHONPATH}
+    )
+    file = tmp_path / "stdout.tar.gz"
+    file.write_bytes(ended.stdout)
+    assert "bundle.json" in unpacked(file)
+    assert b"left out: logs/absent.log: " in ended.stderr
+    assert sorted(path.name for path in tmp_path.iterdir() if ".tar.gz" in path.name) == ["stdout.tar.gz"]
 
 
 def test_keys_stay_if_they_are_asked_for(golden: Golden, planted: str, tmp_path: Path) -> None:

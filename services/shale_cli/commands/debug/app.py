@@ -1,5 +1,6 @@
 """``shale debug``: collects data for bug reports."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,13 +18,14 @@ def _nouns() -> None:
 
 @app.command(
     epilog="Examples:  shale debug bundle -u s3://bucket/db  |  "
-    "shale debug bundle -u s3://bucket/db --daemon http://writer:9464 --log writer.log"
+    "shale debug bundle -u s3://bucket/db --daemon http://writer:9464 --log writer.log  |  "
+    "shale debug bundle -f - -u s3://bucket/db > bundle.tar.gz"
 )
 def bundle(
     context: typer.Context,
     *,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="The file to create; default: shale-debug-….tar.gz.")
+        Path | None, typer.Option("--file", "-f", help="The file to create; -: stdout; default: shale-debug-….tar.gz.")
     ] = None,
     daemon: Annotated[
         list[str] | None, typer.Option(help="The admin port of a daemon, http://host:9464; repeatable.")
@@ -45,12 +47,17 @@ def bundle(
     """
 
     async def work(session: CliSession) -> None:
+        from contextlib import nullcontext
+        from tempfile import TemporaryDirectory
+
         from shale_cli.commands.debug.bundle.archive import Archive
         from shale_cli.commands.debug.bundle.contents import Bundler, BundleRequest
+        from shale_cli.framework.output.writer import write_bytes
 
         now_ms = session.env.clock.now_ms()
+        to_stdout = file == Path("-")
         name = f"shale-debug-{session.path.replace('/', '_')}-{now_ms // 1000}"
-        path = file if file is not None else Path(f"{name}.tar.gz")
+        path = file if file is not None and not to_stdout else Path(f"{name}.tar.gz")
         settings, redactor = _settings(context.obj, keeps_keys=keys)
         request = BundleRequest(
             versions=versions,
@@ -61,14 +68,26 @@ def bundle(
             deep=deep,
             wal_store=session.wal_store,
         )
-        with Archive(path, name, now_ms // 1000) as archive:
-            bundler = Bundler(session, archive, redactor)
-            await bundler.fill(request)
+        with TemporaryDirectory() if to_stdout else nullcontext() as folder:
+            made = path if folder is None else Path(folder) / path
+            with Archive(made, name, now_ms // 1000) as archive:
+                bundler = Bundler(session, archive, redactor)
+                await bundler.fill(request)
+            if to_stdout:
+                write_bytes(made.read_bytes())
+                _note(session, bundler.left_out)
+                return
         data = {"file": str(path), "files": len(archive.names), "left_out": bundler.left_out}
         rows = [("file", str(path)), ("files", len(archive.names))]
         session.output.record(data, [*rows, *(("left out", f"{it['what']}: {it['why']}") for it in bundler.left_out)])
 
     run(context, work)
+
+
+def _note(session: CliSession, left_out: Sequence[Mapping[str, str]]) -> None:
+    """Tell on stderr what is missing from an archive on stdout."""
+    for each in left_out:
+        session.output.note(f"left out: {each['what']}: {each['why']}")
 
 
 def _settings(options: GlobalOptions, *, keeps_keys: bool) -> tuple[dict[str, Any], Any]:
