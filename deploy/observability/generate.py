@@ -37,15 +37,52 @@ def alerts() -> Iterator[dict[str, Any]]:
             yield from (rule for rule in group["rules"] if "alert" in rule)
 
 
+EXAMPLE = """\
+database:
+  url: s3://bucket/orders
+objectStore:
+  existingSecret: orders-store
+auth:
+  existingSecret: orders-tokens
+  secretKey: ""
+  roleKeys: {read: read, write: write, admin: admin}
+reader:
+  enabled: true
+compactor:
+  embeddedWorker: false
+worker:
+  replicas: 2
+"""
+"""Values of the release that the runbooks name."""
+
+
 def index() -> str:
     """The page that lists the runbooks."""
+    listed = sorted(alerts(), key=lambda each: str(each["alert"]))
+    others = sorted(set((ROOT / "docs" / "runbooks").glob("*.md")) - {ROOT / "docs" / "runbooks" / "index.md"})
+    names = {str(alert["alert"]) for alert in listed}
     lines = [
         "# Runbooks",
         "",
-        "One page for each alert of `deploy/observability/rules`; `make gen` makes this list.",
+        "`make gen` makes this page. All commands and queries name one release, `orders` in namespace",
+        "`orders`, with these values; a test compares every name with what the chart renders from them:",
+        "",
+        "```yaml",
+        *EXAMPLE.splitlines(),
+        "```",
+        "",
+        "A pod has the settings of its release, so `shale` in a pod needs no `--url`. Queries name the",
+        "database by its label `db`, which is the path or `database.alias`.",
+        "",
+        "## Situations",
         "",
     ]
-    for alert in sorted(alerts(), key=lambda each: str(each["alert"])):
+    for page in others:
+        if page.stem not in names:
+            title = page.read_text("utf-8").partition("\n")[0].removeprefix("# ")
+            lines.append(f"- [{title}]({page.name})")
+    lines += ["", "## Alerts", "", "One page for each alert of `deploy/observability/rules`.", ""]
+    for alert in listed:
         name, severity = alert["alert"], alert["labels"]["severity"]
         lines += [f"- [{name}]({name}.md), {severity}:", f"  {alert['annotations']['summary']}"]
     return "\n".join((*lines, ""))

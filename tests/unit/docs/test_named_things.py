@@ -16,7 +16,7 @@ from tests.unit.docs.test_site import is_name
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 SERIES = re.compile(r"_(?:bucket|count|sum)$")
 """What Prometheus appends to the name of a histogram."""
-CHART_VALUES = frozenset({"gc.schedule"})
+CHART_VALUES = frozenset({"gc.schedule", "compactor.resources", "reader.autoscaling"})
 """Values of the chart that begin with the first word of an event."""
 
 

@@ -1,0 +1,376 @@
+"""Runbooks name objects of the rendered chart, options of the commands and metrics, and each page stands alone."""
+
+import json
+import re
+import shlex
+import subprocess
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from shale.service.config.settings import load_settings
+from shale.telemetry.catalogue import CATALOGUE
+from shale_cli.framework.daemons import DAEMONS, settings_class
+from tests.code_blocks import Block, blocks, commands
+from tests.external_tools import require_tool
+from tests.paths import REPOSITORY
+from tests.unit.docs.test_named_things import is_metric
+
+CHART = REPOSITORY / "helm" / "shale"
+RUNBOOKS = REPOSITORY / "docs" / "runbooks"
+INDEX = RUNBOOKS / "index.md"
+PAGES = sorted(page for page in RUNBOOKS.glob("*.md") if page != INDEX)
+ALERTS = [page for page in PAGES if page.stem[0] == "S"]
+NAMESPACE = "orders"
+RELEASE = "orders"
+KINDS = {
+    "deploy": "Deployment", "deployment": "Deployment", "svc": "Service", "service": "Service", "secret": "Secret",
+    "serviceaccount": "ServiceAccount", "configmap": "ConfigMap", "pods": "Pod", "pod": "Pod", "nodes": "Node",
+    "node": "Node", "events": "Event",
+}  # fmt: skip
+OF_THE_CLUSTER = {"Pod", "Node", "Event"}
+PLACEHOLDERS = {"NODE", "POD"}
+VALUE_OPTIONS = {
+    "-n", "-l", "-o", "-c", "--tail", "--replicas", "--field-selector", "--grace-period", "--container",
+}  # fmt: skip
+FORBIDDEN = re.compile(
+    r"\bas for\b|\bsee above\b|\bsee below\b|\bas above\b|\b[Ss]ee \[?(?:SlateDB|Shale)[A-Z]", re.IGNORECASE
+)
+OURS = re.compile(r"(?<![\w:])((?:db:)?(?:slatedb|shale)_[a-z0-9_:]+)(?:\{([^}]*)\})?")
+SCRAPED = {"instance", "job", "namespace", "cluster", "pod", "container", "le"}
+"""Labels that Prometheus adds, and that of buckets."""
+
+
+def name_of(page: Path) -> str:
+    return page.stem
+
+
+def shell_lines(page: Path) -> list[str]:
+    return [line for block in blocks(page) if block.language == "sh" for line in commands(block.text)]
+
+
+def queries(page: Path) -> list[Block]:
+    return [block for block in blocks(page) if block.language == "promql"]
+
+
+def sections(page: Path) -> dict[str, str]:
+    parts = re.split(r"^## (.+)\n", page.read_text("utf-8"), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def numbered(text: str) -> list[str]:
+    """Return the numbered steps of a section."""
+    starts = [match.start() for match in re.finditer(r"^\d+\. ", text, re.MULTILINE)]
+    return [text[start:end] for start, end in pairwise([*starts, len(text)])]
+
+
+# --- pages ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_page_stands_alone(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert FORBIDDEN.findall(text) == []
+    assert f"`-n NAMESPACE` and `{RELEASE}-shale` by `RELEASE-shale`" in " ".join(text.split())
+    for section in sections(page).values():
+        steps = numbered(section)
+        assert [int(each.partition(".")[0]) for each in steps] == list(range(1, len(steps) + 1))
+    counted = {heading: len(numbered(section)) for heading, section in sections(page).items()}
+    words = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    assert max(map(int, re.findall(r"\bsteps? (\d+)", words)), default=0) <= max(
+        counted.get("Diagnosis", 0), counted.get("Before", 0)
+    )
+    assert max(map(int, re.findall(r"\bmitigation (\d+)", words)), default=0) <= counted.get("Mitigation", 0)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_step_says_what_to_expect(page: Path) -> None:
+    found = sections(page)
+    for each in numbered(found.get("Diagnosis", "")):
+        assert re.search(r"^   Good: ", each, re.MULTILINE), each
+        assert re.search(r"^   Bad: ", each, re.MULTILINE), each
+    for each in numbered(found.get("Mitigation", "")):
+        assert re.findall(r"^   - (Effect|Risk|Undo): ", each, re.MULTILINE) == ["Effect", "Risk", "Undo"], each
+
+
+@pytest.mark.parametrize("page", ALERTS, ids=name_of)
+def test_a_page_of_an_alert_has_steps_and_says_what_to_collect(page: Path) -> None:
+    found = sections(page)
+    assert len(numbered(found["Diagnosis"])) >= 2
+    assert numbered(found["Mitigation"])
+    assert "shale debug bundle" in found["Escalation"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_dead_process_is_looked_for_in_its_pod(page: Path) -> None:
+    text = page.read_text("utf-8")
+    if re.search(r"\b137\b|OOMKilled|--previous --tail", text):
+        assert ".status.containerStatuses[*].lastState.terminated" in text
+
+
+# --- objects --------------------------------------------------------------------------------------
+
+
+@cache
+def example() -> dict[str, Any]:
+    """Return the values of the example release, from the index page."""
+    (block,) = [each for each in blocks(INDEX) if each.language == "yaml"]
+    values: dict[str, Any] = yaml.safe_load(block.text)
+    return values
+
+
+def render(folder: Path, *arguments: str) -> list[Any]:
+    values = folder / "values.yaml"
+    values.write_text(yaml.safe_dump(example()))
+    command = [
+        require_tool("helm"),
+        "template",
+        RELEASE,
+        str(CHART),
+        "-n",
+        NAMESPACE,
+        "--kube-version",
+        "1.31",
+        "-f",
+        str(values),
+    ]
+    ended = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return [each for each in yaml.safe_load_all(ended.stdout) if each]
+
+
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    return render(tmp_path_factory.mktemp("chart"))
+
+
+def pods_of(objects: list[Any]) -> dict[str, Any]:
+    """Return the pod template of each deployment."""
+    return {each["metadata"]["name"]: each["spec"]["template"] for each in objects if each["kind"] == "Deployment"}
+
+
+def secrets_of(objects: list[Any]) -> dict[str, set[str]]:
+    """Return the keys of each secret that pods mount."""
+    found: dict[str, set[str]] = {}
+    for pod in pods_of(objects).values():
+        for volume in pod["spec"]["volumes"]:
+            for source in volume.get("projected", {}).get("sources", []):
+                keys = {item["key"] for item in source["secret"]["items"]}
+                found.setdefault(source["secret"]["name"], set()).update(keys)
+    return found
+
+
+def names_of(objects: list[Any]) -> set[str]:
+    return {each["metadata"]["name"] for each in objects} | set(secrets_of(objects))
+
+
+class Kubectl:
+    """The parts of a command line of ``kubectl``."""
+
+    def __init__(self, line: str) -> None:
+        words, _, inner = (re.split(r"[|>)]", line)[0]).partition(" -- ")
+        self.inner = shlex.split(line.partition(" -- ")[2].partition(" > ")[0]) if inner else []
+        self.options: dict[str, list[str]] = {}
+        self.arguments: list[str] = []
+        waiting = ""
+        for word in shlex.split(words)[1:]:
+            if waiting:
+                self.options.setdefault(waiting, []).append(word)
+                waiting = ""
+            elif word in VALUE_OPTIONS and "=" not in word:
+                waiting = word
+            elif word.startswith("-"):
+                name, _, value = word.partition("=")
+                self.options.setdefault(name, []).append(value)
+            else:
+                self.arguments.append(word)
+
+    @property
+    def objects(self) -> list[tuple[str, str]]:
+        """Kinds and names; the name is empty where the command is about all of a kind."""
+        verb, *rest = self.arguments
+        if verb == "set":
+            verb, *rest = rest
+        if verb == "rollout":
+            _, *rest = rest
+        parts = (word.partition("/") for word in rest if "/" in word and "=" not in word)
+        named = [(kind, name) for kind, _, name in parts]
+        if not named and verb in ("get", "describe", "scale", "delete") and rest and rest[0] in KINDS:
+            named = [(rest[0], rest[1] if len(rest) > 1 else "")]
+        return [(KINDS[kind], name) for kind, name in named]
+
+
+def kubectl_lines(page: Path) -> list[Kubectl]:
+    return [Kubectl(part) for line in shell_lines(page) for part in re.findall(r"(?<![\w-])kubectl .*", line)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_objects_exist_in_the_chart(page: Path, objects: list[Any]) -> None:
+    known = {(each["kind"], each["metadata"]["name"]) for each in objects}
+    known |= {("Secret", name) for name in secrets_of(objects)}
+    pods, ports = pods_of(objects), {}
+    for each in objects:
+        if each["kind"] == "Service":
+            ports[each["metadata"]["name"]] = {str(port["port"]) for port in each["spec"]["ports"]}
+    lines = kubectl_lines(page)
+    for line in lines:
+        of_cluster = {"-A", "cordon", "uncordon", "drain"} & {*line.options, *line.arguments}
+        kinds = {kind for kind, _ in line.objects}
+        assert of_cluster or kinds == {"Node"} or line.options.get("-n") == [NAMESPACE], line.arguments
+        for kind, name in line.objects:
+            assert not name or name in PLACEHOLDERS or (kind, name) in known, (kind, name)
+            for word in line.arguments:
+                if re.fullmatch(r"\w+=registry/shale:TAG", word):
+                    assert word.partition("=")[0] in {each["name"] for each in pods[name]["spec"]["containers"]}
+                if kind == "Deployment" and re.fullmatch(r"\d+:\d+", word):
+                    (container,) = pods[name]["spec"]["containers"]
+                    assert int(word.partition(":")[2]) in {each["containerPort"] for each in container["ports"]}
+                if kind == "Service" and re.fullmatch(r"\d+:\d+", word):
+                    assert word.partition(":")[2] in ports[name]
+            if kind == "Secret" and (key := re.search(r"\.data\.(\w+)", str(line.options))):
+                assert key[1] in secrets_of(objects)[name]
+    # Names outside of commands, in prose and in what a command is about.
+    text = re.sub(r"s3://\S+", "", page.read_text("utf-8"))
+    named = set(re.findall(rf"(?<![\w@:./-])(?:\w+/)?({RELEASE}-[a-z0-9-]*[a-z0-9])", text)) - {f"{RELEASE}-shale"}
+    assert named <= names_of(objects) | {f"{RELEASE}-restored"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_labels_select_pods_of_the_chart(page: Path, objects: list[Any]) -> None:
+    labels = [pod["metadata"]["labels"] for pod in pods_of(objects).values()]
+    for line in kubectl_lines(page):
+        for selector in line.options.get("-l", []):
+            wanted = dict(term.split("=") for term in selector.split(","))
+            assert any(wanted.items() <= each.items() for each in labels), selector
+
+
+def upgrades() -> list[tuple[str, str]]:
+    """Return every value that a page gives to the chart."""
+    found: set[tuple[str, str]] = set()
+    for page in PAGES:
+        for line in shell_lines(page):
+            words = shlex.split(line)
+            if words[0] == "helm":
+                assert {"rollback", "upgrade", "install", "uninstall", "history", "get"} & set(words), line
+                assert words[1:3] == ["-n", NAMESPACE], line
+                pairs = (words[at + 1].partition("=") for at, word in enumerate(words) if word == "--set")
+                found |= {(name, value) for name, _, value in pairs}
+    return sorted(found)
+
+
+def test_values_that_pages_set_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each value is in the schema of the chart, and the daemon of its section takes each setting."""
+    left = upgrades()
+    assert len(left) > 15
+    known = yaml.safe_load((CHART / "values.yaml").read_text())
+    for name, _ in left:
+        head, *tail = name.split(".")
+        assert head in known, name
+        if head != "settings" and tail[0] != "resources":
+            assert tail[0] in known[head], name
+    while left:
+        now: dict[str, str] = {}
+        for name, value in left:
+            now.setdefault(name, value)
+        left = [(name, value) for name, value in left if now[name] != value]
+        now = {name: value for name, value in now.items() if value != "null"}  # it removes what is set elsewhere
+        rendered = render(tmp_path, *(word for pair in now.items() for word in ("--set", "=".join(pair))))
+        (config,) = [each for each in rendered if each["kind"] == "ConfigMap"]
+        file = tmp_path / "config.yaml"
+        file.write_text(config["data"]["config.yaml"])
+        monkeypatch.setenv("SHALE_CONFIG", str(file))
+        monkeypatch.setenv("SHALE_SECRETS_DIR", str(tmp_path / "none"))
+        for role in DAEMONS:
+            assert load_settings(settings_class(role), []).unknown_env == ()
+        sections = yaml.safe_load(file.read_text())
+        assert {name.split(".")[1] for name in now if name.startswith("settings.")} <= set(DAEMONS) & set(sections)
+
+
+def test_services_of_compose_exist() -> None:
+    services = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())["services"]
+    for page in PAGES:
+        text = " ".join(page.read_text("utf-8").split())
+        named = set(re.findall(r"docker compose (?:exec|logs|restart)(?: -T)? (\w+)", text))
+        assert named, page.name
+        assert named <= set(services)
+
+
+def test_every_process_finds_its_settings(objects: list[Any]) -> None:
+    """A command that ``kubectl exec`` starts has the variables of the container, and with them the database."""
+    for pod in pods_of(objects).values():
+        (container,) = pod["spec"]["containers"]
+        assert {"SHALE_CONFIG", "SHALE_SECRETS_DIR", "SHALE_ADMIN__PORT"} <= {each["name"] for each in container["env"]}
+        assert "command" not in container
+
+
+# --- queries --------------------------------------------------------------------------------------
+
+
+def labels_of(metric: str) -> set[str]:
+    spec = CATALOGUE.get(metric) or CATALOGUE[re.sub("_(bucket|count|sum)$", "", metric)]
+    return set(spec.labels) | {"db"} | SCRAPED
+
+
+def recorded() -> set[str]:
+    return {
+        rule["record"]
+        for file in (REPOSITORY / "deploy" / "observability" / "rules").glob("*.yaml")
+        for group in yaml.safe_load(file.read_text())["groups"]
+        for rule in group["rules"]
+        if "record" in rule
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_queries_ask_for_metrics_and_labels_that_exist(page: Path) -> None:
+    rules = recorded()
+    for block in queries(page):
+        for metric, selector in OURS.findall(block.text):
+            if metric in rules:
+                continue
+            assert is_metric(metric), f"{block}: {metric}"
+            asked = set(re.findall(r"(\w+)\s*(?:=~|!=|!~|=)", selector))
+            assert asked <= labels_of(metric), f"{block}: {metric}{{{selector}}}"
+        measured = {metric for metric, _ in OURS.findall(block.text)} - rules
+        known = SCRAPED.union(*map(labels_of, measured))
+        grouped = {
+            name for names in re.findall(r"\b(?:by|on) \(([^)]*)\)", block.text) for name in re.split(r",\s*", names)
+        }
+        assert grouped <= known, str(block)
+
+
+def test_the_query_language(tmp_path: Path) -> None:
+    rules = [
+        {"record": f"query:{number}", "expr": block.text}
+        for number, block in enumerate(block for page in PAGES for block in queries(page))
+    ]
+    assert len(rules) > 150
+    file = tmp_path / "queries.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "runbooks", "rules": rules}]}))
+    command = [require_tool("promtool"), "check", "rules", str(file)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+# --- the checks themselves ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text", ["As for the writer.", "See SlateDBL0Stalled.", "do as above", "See [ShaleHTTPErrors]"]
+)
+def test_a_phrase_that_sends_the_reader_away_is_found(text: str) -> None:
+    assert FORBIDDEN.search(text)
+
+
+def test_the_parts_of_a_command() -> None:
+    line = Kubectl("kubectl -n orders exec deploy/orders-shale-gc -- shale kv scan --prefix a > rows.ndjson")
+    assert line.objects == [("Deployment", "orders-shale-gc")]
+    assert line.inner == ["shale", "kv", "scan", "--prefix", "a"]
+    assert Kubectl("kubectl -n orders get deploy orders-shale-writer -o jsonpath='{.spec}'").objects == [
+        ("Deployment", "orders-shale-writer")
+    ]
+    assert json.dumps(Kubectl("kubectl get pods -A -l a=b").options) == '{"-A": [""], "-l": ["a=b"]}'
