@@ -147,6 +147,7 @@ gen: install ## write generated pages, dashboards and diagrams
 	$(BIN)/python -m shale_cli.framework.help.settings_reference > docs/reference/settings.md
 	$(BIN)/python -m shale_cli.framework.help.cli_reference > docs/reference/cli.md
 	$(BIN)/python deploy/observability/generate.py
+	$(BIN)/python deploy/chart/generate.py
 	$(BIN)/python deploy/site/diagrams.py
 
 gen-schemas: install ## shale._generated from schemas/; FLATC= the FlatBuffers compiler, 24.3 or later

@@ -1,7 +1,7 @@
 """What is made of rules, runbooks and panels: ``generate.py`` writes it, a test compares it (``make gen``).
 
 Made are ``docs/runbooks/index.md``, ``dashboards/*.json`` in the classic form that Grafana 10 to 13 load from files,
-and the chart's copies of rules and dashboards: a chart can only name files of its own.
+and the charts' copies of rules and dashboards: a chart can only name files of its own.
 """
 
 import json
@@ -14,7 +14,7 @@ import yaml
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-CHART = ROOT / "helm" / "shale"
+CHARTS = (ROOT / "helm" / "shale", ROOT / "helm" / "shale-mixin")
 sys.path.insert(0, str(HERE))
 
 from panels.pages import DASHBOARDS  # noqa: E402 - a package beside this script
@@ -198,9 +198,9 @@ def files() -> dict[Path, str]:
     for each in DASHBOARDS:
         text = dashboard_json(each)
         made[HERE / "dashboards" / f"{each.uid}.json"] = text
-        made[CHART / "dashboards" / f"{each.uid}.json"] = text
+        made |= {chart / "dashboards" / f"{each.uid}.json": text for chart in CHARTS}
     for file in sorted((HERE / "rules").glob("*.yaml")):
-        made[CHART / "rules" / file.name] = file.read_text()
+        made |= {chart / "rules" / file.name: file.read_text() for chart in CHARTS}
     return made
 
 

@@ -1,76 +1,35 @@
 """The chart renders what the daemons accept."""
 
-import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
 from shale.service.config.settings import load_settings
 from shale.service.exit_codes import ExitCode
 from shale_cli.framework.daemons import DAEMONS, settings_class
-from tests.external_tools import require_tool
-from tests.paths import REPOSITORY
 
-CHART = REPOSITORY / "helm" / "shale"
-FULL = CHART / "ci" / "full-values.yaml"
-MINIMAL = ("--set", "database.url=s3://bucket/orders")
+from .chart import FULL, MINIMAL, VALUES, Manifest, Objects, container, of_kind, pod_templates, refusal, render
+
 SECRETS = {
     "store__access_key_id": "id",
     "store__secret_access_key": "hidden",
     "http__bearer_token": "t" * 16,
     "tokens__read": "one two",
     "tokens__admin": "three",
+    "admin__bearer_token": "four",
 }
 
 
-def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [require_tool("helm"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=CHART)
-
-
-def render(*arguments: str) -> dict[tuple[str, str], Any]:
-    """Return every object by kind and name without the release name."""
-    ended = helm("template", "r", ".", "--kube-version", "1.31", *arguments)
-    assert ended.returncode == 0, ended.stderr
-    objects = [each for each in yaml.safe_load_all(ended.stdout) if each]
-    return {
-        (each["kind"], each["metadata"]["name"].removeprefix("r-shale").removeprefix("-")): each for each in objects
-    }
-
-
-def container(deployment: Any) -> Any:
-    (only,) = deployment["spec"]["template"]["spec"]["containers"]
-    return only
-
-
-@pytest.mark.parametrize("values", [{}, yaml.safe_load(FULL.read_text())], ids=["defaults", "full"])
-def test_values_fit_their_schema(values: dict[str, Any]) -> None:
-    schema = json.loads((CHART / "values.schema.json").read_text())
-    validator = jsonschema.Draft7Validator(schema)
-    validator.validate(yaml.safe_load((CHART / "values.yaml").read_text()))
-    validator.validate(values)
-    assert [error.message for error in validator.iter_errors({"writer": {"replicas": 2}})] != []
-    assert set(yaml.safe_load((CHART / "values.yaml").read_text())) == set(schema["properties"]) - {"global"}
-
-
-def test_lint() -> None:
-    for arguments in (MINIMAL, ("-f", str(FULL))):
-        ended = helm("lint", "--strict", ".", *arguments)
-        assert ended.returncode == 0, ended.stdout
-
-
 def test_the_same_twice() -> None:
-    assert render("-f", str(FULL)) == render("-f", str(FULL))
+    """GitOps tools compare renderings, so that nothing may be random."""
+    assert render(*FULL) == render("--include-crds", *FULL)
 
 
 def test_the_default_chart_has_three_deployments() -> None:
     objects = render(*MINIMAL)
-    deployments = {name for kind, name in objects if kind == "Deployment"}
-    assert deployments == {"writer", "compactor", "gc"}
+    assert set(of_kind(objects, "Deployment")) == {"writer", "compactor", "gc"}
     assert not any(kind in ("PodDisruptionBudget", "HorizontalPodAutoscaler", "PrometheusRule") for kind, _ in objects)
     ports = objects["Service", "writer"]["spec"]["ports"]
     assert [port["name"] for port in ports] == ["http"]
@@ -88,16 +47,41 @@ def test_the_default_chart_has_three_deployments() -> None:
         ((*MINIMAL, "--set", "auth.roleKeys.read=readers"), "auth.existingSecret"),
         ((*MINIMAL, "--set", "auth.existingSecret=tokens", "--set", "auth.secretKey="), "auth.roleKeys"),
         ((*MINIMAL, "--set", "auth.existingSecret=tokens", "--set", "auth.roleKeys.root=readers"), "root"),
+        ((*MINIMAL, "--set", "databases[0].name=a,databases[0].url=s3://b/a"), "give one of them"),
+        (("--set", "databases[0].name=a,databases[1].name=a", "--set", "databases[0].url=s3://b/a"), "url"),
+        (("--set", "databases[0].name=Orders,databases[0].url=s3://b/a"), "pattern"),
+        (("--set", "databases[0].name=gc,databases[0].url=s3://b/a"), "databases.0.name"),
+        (("--set", f"databases[0].name={'o' * 48},databases[0].url=s3://b/a"), "too long"),
+        ((*MINIMAL, "--set", "writer.ingress.enabled=true"), "writer.ingress.hosts"),
+        ((*MINIMAL, "--set", "metrics.dashboards.enabled=true"), "helm/shale-mixin"),
+        ((*MINIMAL, "--set", "metrics.serviceMonitor.enabled=true"), "serviceMonitor"),
     ],
 )
 def test_mistakes_are_refused_early(arguments: tuple[str, ...], complaint: str) -> None:
-    ended = helm("template", "r", ".", "--kube-version", "1.31", *arguments)
-    assert ended.returncode != 0
-    assert complaint in ended.stderr
+    assert complaint in refusal(*arguments)
+
+
+def test_a_name_of_a_database_is_there_once() -> None:
+    both = "databases[0].name=a,databases[1].name=a,databases[0].url=s3://b/a,databases[1].url=s3://b/b"
+    assert "the name a is there twice" in refusal("--set", both)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ("metrics.podMonitor.enabled=true", "monitoring.coreos.com/v1/PodMonitor"),
+        ("writer.httpRoute.enabled=true", "gateway.networking.k8s.io/v1/HTTPRoute"),
+        ("worker.autoscaling.enabled=true,worker.autoscaling.keda.enabled=true", "keda.sh/v1alpha1/ScaledObject"),
+    ],
+)
+def test_a_kind_that_the_cluster_lacks_is_named(values: str, kind: str) -> None:
+    message = refusal(*MINIMAL, "--set", values)
+    assert f"the cluster does not know {kind}" in message
+    assert "requireKinds" in message
 
 
 def test_one_writer_and_many_readers() -> None:
-    objects = render("-f", str(FULL))
+    objects = render(*FULL)
     writer, reader = objects["Deployment", "writer"]["spec"], objects["Deployment", "reader"]["spec"]
     assert (writer["replicas"], writer["strategy"]) == (1, {"type": "Recreate"})
     assert ("PodDisruptionBudget", "writer") not in objects
@@ -105,54 +89,65 @@ def test_one_writer_and_many_readers() -> None:
     assert objects["HorizontalPodAutoscaler", "reader"]["spec"]["scaleTargetRef"]["name"] == "r-shale-reader"
     for role in ("reader", "writer"):
         selector = objects["Service", role]["spec"]["selector"]
-        assert selector == objects["Deployment", role]["spec"]["selector"]["matchLabels"]
+        labels = objects["Deployment", role]["spec"]["template"]["metadata"]["labels"]
+        assert selector.items() <= labels.items()
+        others = [each for name, each in pod_templates(objects).items() if name != role]
+        assert not any(selector.items() <= each["metadata"]["labels"].items() for each in others)
     assert [port["name"] for port in objects["Service", "writer"]["spec"]["ports"]] == ["http", "resp"]
 
 
 def test_pods_are_restricted_and_probed() -> None:
-    deployments = {name: each for (kind, name), each in render("-f", str(FULL)).items() if kind == "Deployment"}
-    assert set(deployments) == set(DAEMONS)
-    for role, deployment in deployments.items():
-        spec, only = deployment["spec"]["template"]["spec"], container(deployment)
-        assert only["args"][0] == role
+    templates = pod_templates(render(*FULL))
+    assert set(templates) == set(DAEMONS)
+    for role, template in templates.items():
+        spec, daemon = template["spec"], container(template)
+        assert daemon["args"][0] == role
         assert spec["securityContext"]["runAsNonRoot"]
-        assert only["securityContext"]["readOnlyRootFilesystem"]
-        assert only["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-        assert "cpu" not in only["resources"]["limits"]
-        assert {only[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe")} == {"/livez"}
-        assert only["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "admin"}
-        ports = [port["name"] for port in only["ports"]]
+        assert spec["enableServiceLinks"] is False
+        assert daemon["securityContext"]["readOnlyRootFilesystem"]
+        assert daemon["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert "cpu" not in daemon["resources"]["limits"]
+        assert {daemon[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe")} == {"/livez"}
+        assert daemon["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "admin"}
+        ports = [port["name"] for port in daemon["ports"]]
         assert ports == (["admin", "http", "resp"] if role in ("writer", "reader") else ["admin"])
 
 
-def taken(objects: dict[tuple[str, str], Any], role: str, template: Any, folder: Path) -> Any:
+def taken(objects: Objects, template: Manifest, folder: Path) -> Any:
     """Return the settings that a daemon reads from the file, the variables and the secret files of its pod."""
+    daemon = container(template)
+    role = daemon["name"]
     mounted, config, keys = folder / f"secrets-{role}", folder / "config.yaml", folder / "keys"
     mounted.mkdir()
     keys.write_text(f"first {'ab' * 32}\n")
-    text = objects["ConfigMap", ""]["data"]["config.yaml"]
+    volumes = {each["name"]: each for each in template["spec"]["volumes"]}
+    name = volumes["config"]["configMap"]["name"].removeprefix("r-shale").removeprefix("-")
+    text = objects["ConfigMap", name]["data"]["config.yaml"]
     config.write_text(text.replace("/etc/shale/encryption/keys", str(keys)))
-    sources = next(each for each in template["spec"]["volumes"] if each["name"] == "secrets")
-    for source in sources["projected"]["sources"]:
+    for source in volumes.get("secrets", {"projected": {"sources": []}})["projected"]["sources"]:
         for item in source["secret"]["items"]:
             (mounted / item["path"]).write_text(SECRETS[item["path"]])
-    (only,) = template["spec"]["containers"]
     with pytest.MonkeyPatch.context() as patch:
-        for each in only["env"]:
+        for each in daemon["env"]:
             patch.setenv(each["name"], each["value"])
         patch.setenv("SHALE_CONFIG", str(config))
         patch.setenv("SHALE_SECRETS_DIR", str(mounted))
-        loaded = load_settings(settings_class(role), only["args"][1:])
+        loaded = load_settings(settings_class(role), daemon["args"][1:])
     assert loaded.unknown_env == ()
     return loaded.settings
 
 
 def test_daemons_take_what_is_rendered(tmp_path: Path) -> None:
-    objects = render("-f", str(FULL))
+    objects = render(*FULL)
     for role in DAEMONS:
-        settings = taken(objects, role, objects["Deployment", role]["spec"]["template"], tmp_path)
+        template = objects["Deployment", role]["spec"]["template"]
+        settings = taken(objects, template, tmp_path)
+        assert settings.log.level == "debug"
+        assert settings.admin.require_token
         assert settings.store.secret_access_key.get_secret_value() == "hidden"
         assert settings.block_transformer() is not None
+        mounts = {each["name"] for each in container(template)["volumeMounts"]}
+        assert ("encryption" in mounts) == (role != "gc")
         assert [(token.get_secret_value(), role.label) for token, role in settings.tokens.roles()] == [
             ("one", "read"),
             ("two", "read"),
@@ -166,9 +161,18 @@ def test_daemons_take_what_is_rendered(tmp_path: Path) -> None:
             assert (settings.flush_interval, settings.shutdown.deadline) == (0.05, 110.0)
 
 
+@pytest.mark.parametrize("name", [name for name in VALUES if name != "full"])
+def test_daemons_take_what_other_values_render(name: str, tmp_path: Path) -> None:
+    objects = render("-f", str(VALUES[name]))
+    for number, template in enumerate(pod_templates(objects).values()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        assert taken(objects, template, folder).database.url.startswith(("s3://", "az://"))
+
+
 def test_the_collector_as_a_job(tmp_path: Path) -> None:
     """One pass with the settings of a daemon; no alert fires because metrics are absent between two passes."""
-    objects = render("-f", str(FULL), "--set", "gc.mode=cronjob,gc.schedule=*/10 * * * *")
+    objects = render(*FULL, "--set", "gc.mode=cronjob,gc.schedule=*/10 * * * *")
     assert ("Deployment", "gc") not in objects
     spec = objects["CronJob", "gc"]["spec"]
     assert (spec["schedule"], spec["concurrencyPolicy"]) == ("*/10 * * * *", "Forbid")
@@ -177,10 +181,10 @@ def test_the_collector_as_a_job(tmp_path: Path) -> None:
     (rule,) = job["podFailurePolicy"]["rules"]
     hopeless = (ExitCode.DATA, ExitCode.PANIC, ExitCode.NOPERM, ExitCode.CONFIG, ExitCode.STORE_UNSAFE)
     assert rule["onExitCodes"]["values"] == [code.value for code in hopeless]
-    (only,) = job["template"]["spec"]["containers"]
-    assert rule["onExitCodes"]["containerName"] == only["name"]
-    assert not {"startupProbe", "livenessProbe", "readinessProbe", "lifecycle"} & set(only)
-    settings = taken(objects, "gc", job["template"], tmp_path)
+    daemon = container(job["template"])
+    assert rule["onExitCodes"]["containerName"] == daemon["name"]
+    assert not {"startupProbe", "livenessProbe", "readinessProbe", "lifecycle"} & set(daemon)
+    settings = taken(objects, job["template"], tmp_path)
     assert settings.once
     assert not settings.dry_run
     assert settings.store.secret_access_key.get_secret_value() == "hidden"
@@ -193,25 +197,31 @@ def test_the_collector_as_a_job(tmp_path: Path) -> None:
 
 def test_tokens_with_a_role_need_no_other_token() -> None:
     keys = ("--set", "auth.existingSecret=tokens", "--set", "auth.secretKey=", "--set", "auth.roleKeys.write=apps")
-    pods = [
-        each["spec"]["template"]["spec"] for (kind, _), each in render(*MINIMAL, *keys).items() if kind == "Deployment"
-    ]
-    assert len(pods) == 3
-    for pod in pods:
-        (volume,) = [each for each in pod["volumes"] if each["name"] == "secrets"]
+    templates = pod_templates(render(*MINIMAL, *keys)).values()
+    assert len(templates) == 3
+    for template in templates:
+        (volume,) = [each for each in template["spec"]["volumes"] if each["name"] == "secrets"]
         (source,) = volume["projected"]["sources"]
         assert source["secret"] == {"name": "tokens", "items": [{"key": "apps", "path": "tokens__write"}]}
 
 
-def test_rules_and_dashboards_are_shipped() -> None:
-    objects = render("-f", str(FULL))
-    groups = objects["PrometheusRule", ""]["spec"]["groups"]
-    alerts = {rule["alert"]: rule for group in groups for rule in group["rules"] if "alert" in rule}
-    assert len(alerts) > 40
-    assert "ShaleRESPErrors" not in alerts
-    notes = alerts["SlateDBReaderStale"]["annotations"]
-    assert notes["runbook_url"] == "https://runbooks.example/shale/SlateDBReaderStale"
-    assert notes["dashboard_url"] == "https://grafana.example/d/slatedb-reader"
-    assert "{{ $labels.instance }}" in notes["description"]
-    board = json.loads(objects["ConfigMap", "reader"]["data"]["reader.json"])
-    assert board["uid"] == "slatedb-reader"
+def test_the_token_of_the_admin_port_has_a_secret_of_its_own(tmp_path: Path) -> None:
+    objects = render(*MINIMAL, "--set", "auth.admin.existingSecret=operators,auth.admin.secretKey=token")
+    for role in ("writer", "compactor", "gc"):
+        settings = taken(objects, objects["Deployment", role]["spec"]["template"], tmp_path)
+        assert settings.admin.bearer_token.get_secret_value() == SECRETS["admin__bearer_token"]
+
+
+def test_the_namespace_and_annotations_of_every_object() -> None:
+    for (_, name), each in render(*FULL).items():
+        assert each["metadata"]["namespace"] == "storage"
+        assert each["metadata"]["annotations"]["contact"] == "orders@example.com", name
+        assert each["metadata"]["labels"]["team"] == "orders"
+
+
+def test_pages_of_values_are_complete() -> None:
+    """Each of these files is one way to install the chart; they are more than an overlay."""
+    assert set(VALUES) == {"minimal", "full", "multi-database", "s3-endpoint", "azure", "openshift"}
+    for file in VALUES.values():
+        values = yaml.safe_load(file.read_text())
+        assert values["image"]["repository"]

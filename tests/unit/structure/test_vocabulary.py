@@ -49,6 +49,7 @@ PARTS_IN = ("shared/", "services/", "docs/", "deploy/", "helm/", "schemas/", *TO
 ALLOWED_PARTS = {
     "deploy/observability/": frozenset({"fleet"}),  # the dashboard of all databases
     "helm/shale/dashboards/": frozenset({"fleet"}),
+    "helm/shale-mixin/dashboards/": frozenset({"fleet"}),
     "shared/shale/testing/": frozenset({"heal", "healed"}),  # Jepsen's word for the end of all faults
     "shared/shale/kernels/": frozenset({"grave", "graves"}),  # kernels: renamed with the next build
 }

@@ -1,0 +1,74 @@
+{{- /* The databases of the release as JSON; the single form is one without a name. */ -}}
+{{- define "shale.databases" -}}
+{{- if .Values.databases }}{{ dict "items" .Values.databases | toJson }}
+{{- else }}{{ dict "items" (list (merge (dict "name" "") .Values.database)) | toJson }}
+{{- end }}
+{{- end }}
+
+{{- /* What names of objects of a database begin with. */ -}}
+{{- define "shale.base" -}}
+{{- if .database.name }}{{ include "shale.fullname" .root }}-{{ .database.name }}{{ else }}{{ include "shale.fullname" .root }}{{ end }}
+{{- end }}
+
+{{- /* The bucket of a database's URL, with its scheme. */ -}}
+{{- define "shale.storeOf" -}}{{ regexFind "^[a-z0-9]+://[^/]*" . }}{{- end }}
+
+{{- define "shale.pathOf" -}}{{ trimPrefix (include "shale.storeOf" .) . | trimAll "/" }}{{- end }}
+
+{{- /* The label db of the metrics of a database. */ -}}
+{{- define "shale.dbLabel" -}}{{ default (include "shale.pathOf" .url) .alias }}{{- end }}
+
+{{- /* Groups of databases that one gc serves, as JSON: the databases of one store, which one set of credentials opens. */ -}}
+{{- define "shale.gcGroups" -}}
+{{- $groups := dict }}
+{{- range (include "shale.databases" . | fromJson).items }}
+{{- $key := printf "%s %s" (include "shale.storeOf" (default "" .url)) (toJson .objectStore) | sha256sum | trunc 8 }}
+{{- $_ := set $groups $key (append (default list (index $groups $key)) .) }}
+{{- end }}
+{{- toJson $groups }}
+{{- end }}
+
+{{- /* The object store of a database or, with role, of one of its roles. */ -}}
+{{- define "shale.objectStore" -}}
+{{- mergeOverwrite (deepCopy .root.Values.objectStore) (deepCopy (default dict .database.objectStore)) (deepCopy (default dict .ownStore)) | toJson }}
+{{- end }}
+
+{{- /* Settings that the chart makes, under those of the values; takes root and database. */ -}}
+{{- define "shale.configOf" -}}
+{{- $database := dict "url" .database.url }}
+{{- with .database.alias }}{{ $_ := set $database "alias" . }}{{ end }}
+{{- with .database.walStore }}{{ $_ := set $database "wal_store" . }}{{ end }}
+{{- $objects := include "shale.objectStore" . | fromJson }}
+{{- $store := dict }}
+{{- with $objects.endpoint }}{{ $_ := set $store "endpoint" . }}{{ end }}
+{{- with $objects.region }}{{ $_ := set $store "region" . }}{{ end }}
+{{- $made := dict "database" $database "store" $store }}
+{{- if .root.Values.encryption.existingSecret }}{{ $_ := set $made "encryption" (dict "key_file" "/etc/shale/encryption/keys") }}{{ end }}
+{{- mergeOverwrite $made (deepCopy .root.Values.settings) (deepCopy (default dict .database.settings)) | toYaml }}
+{{- end }}
+
+{{- /* The settings of a gc for several databases; takes root and databases. */ -}}
+{{- define "shale.gcConfigOf" -}}
+{{- $first := first .databases }}
+{{- $shared := omit $first "settings" }}
+{{- $config := include "shale.configOf" (dict "root" .root "database" $shared) | fromYaml }}
+{{- $paths := list }}
+{{- $logs := dict }}
+{{- range rest .databases }}
+{{- $path := include "shale.pathOf" .url }}
+{{- $paths = append $paths $path }}
+{{- if .walStore }}{{ $_ := set $logs $path .walStore }}{{ end }}
+{{- end }}
+{{- $own := default dict $config.gc }}
+{{- if $paths }}{{ $_ := set $own "databases" $paths }}{{ end }}
+{{- if $logs }}{{ $_ := set $own "wal_stores" $logs }}{{ end }}
+{{- if $own }}{{ $_ := set $config "gc" $own }}{{ end }}
+{{- omit $config "writer" "reader" "compactor" "worker" | toYaml }}
+{{- end }}
+
+{{- /* What a role reads of a configuration; pods of other roles need not restart when it changes. */ -}}
+{{- define "shale.checksum" -}}
+{{- $read := .config | fromYaml }}
+{{- range without (list "writer" "reader" "compactor" "worker" "gc") .role }}{{ $_ := unset $read . }}{{ end }}
+{{- toYaml $read | sha256sum }}
+{{- end }}

@@ -1,0 +1,153 @@
+{{- /* A pod of a workload; takes besides it args, strategy, and if they are wanted env, ports, podLabels, isJob. */ -}}
+{{- define "shale.pod" -}}
+{{- $root := .root }}
+{{- $values := .values }}
+{{- $sources := include "shale.secretSources" . }}
+{{- $encrypted := and $root.Values.encryption.existingSecret (ne .role "gc") -}}
+metadata:
+  labels:
+    {{- include "shale.selector" . | nindent 4 }}
+    {{- with include "shale.imageVersion" (dict "root" $root "image" $values.image) }}
+    app.kubernetes.io/version: {{ . | quote }}
+    {{- end }}
+    {{- with mergeOverwrite (deepCopy $root.Values.commonLabels) (default dict .podLabels) $values.podLabels }}{{ toYaml . | nindent 4 }}{{ end }}
+  annotations:
+    checksum/config: {{ include "shale.checksum" . }}
+    {{- with $values.secretsChecksum }}
+    checksum/secrets: {{ . | quote }}
+    {{- end }}
+    {{- with $values.podAnnotations }}{{ toYaml . | nindent 4 }}{{ end }}
+spec:
+  serviceAccountName: {{ .accountName }}
+  automountServiceAccountToken: {{ $root.Values.serviceAccount.automount }}
+  enableServiceLinks: false
+  terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
+  {{- with $root.Values.imagePullSecrets }}
+  imagePullSecrets: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- range $name := list "nodeSelector" "tolerations" "affinity" "priorityClassName" }}
+  {{- with index $values $name }}
+  {{ $name }}: {{- if kindIs "string" . }} {{ . }}{{ else }}{{ toYaml . | nindent 4 }}{{ end }}
+  {{- end }}
+  {{- end }}
+  {{- if $values.topologySpreadConstraints }}
+  topologySpreadConstraints: {{- toYaml $values.topologySpreadConstraints | nindent 4 }}
+  {{- else if eq .strategy "RollingUpdate" }}
+  topologySpreadConstraints:
+    - maxSkew: 1
+      topologyKey: kubernetes.io/hostname
+      whenUnsatisfiable: ScheduleAnyway
+      labelSelector:
+        matchLabels: {{- include "shale.selector" . | nindent 10 }}
+  {{- end }}
+  {{- if .isJob }}
+  restartPolicy: Never
+  {{- end }}
+  {{- with $values.extraPodSpec }}{{ toYaml . | nindent 2 }}{{ end }}
+  securityContext: {{- toYaml $values.podSecurityContext | nindent 4 }}
+  {{- with $values.initContainers }}
+  initContainers: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  containers:
+    - name: {{ .role }}
+      image: {{ include "shale.image" (dict "root" $root "image" $values.image) }}
+      imagePullPolicy: {{ $values.image.pullPolicy }}
+      args: {{ concat .args $values.extraArgs | toJson }}
+      env:
+        - {name: SHALE_CONFIG, value: /etc/shale/config/config.yaml}
+        - {name: SHALE_SECRETS_DIR, value: /etc/shale/secrets}
+        - {name: SHALE_ADMIN__PORT, value: {{ $root.Values.metrics.port | quote }}}
+        - {name: SHALE_ADMIN__REQUIRE_TOKEN, value: "true"}
+        - {name: SHALE_SHUTDOWN__DEADLINE, value: {{ printf "%ds" (sub (int $values.terminationGracePeriodSeconds) 10) | quote }}}
+        {{- with .env }}{{ toYaml . | nindent 8 }}{{ end }}
+        {{- with $values.extraEnv }}{{ toYaml . | nindent 8 }}{{ end }}
+      {{- with $values.extraEnvFrom }}
+      envFrom: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      ports:
+        - {name: admin, containerPort: {{ $root.Values.metrics.port }}}
+        {{- range .ports }}
+        - {name: {{ .name }}, containerPort: {{ .port }}}
+        {{- end }}
+      {{- if not .isJob }}
+      {{- range $kind, $probe := $values.probes }}
+      {{- with $probe }}
+      {{ $kind }}Probe: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- end }}
+      {{- with $values.lifecycle }}
+      lifecycle: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- end }}
+      resources: {{- toYaml $values.resources | nindent 8 }}
+      securityContext: {{- toYaml $values.securityContext | nindent 8 }}
+      volumeMounts:
+        - {name: config, mountPath: /etc/shale/config, readOnly: true}
+        - {name: tmp, mountPath: /tmp}
+        - {name: cache, mountPath: /var/cache/shale}
+        {{- if $sources }}
+        - {name: secrets, mountPath: /etc/shale/secrets, readOnly: true}
+        {{- end }}
+        {{- if $encrypted }}
+        - {name: encryption, mountPath: /etc/shale/encryption, readOnly: true}
+        {{- end }}
+        {{- with $values.extraVolumeMounts }}{{ toYaml . | nindent 8 }}{{ end }}
+    {{- with $values.extraContainers }}{{ toYaml . | nindent 4 }}{{ end }}
+  volumes:
+    - {name: config, configMap: {name: {{ .configName }}}}
+    - {name: tmp, emptyDir: {}}
+    - name: cache
+      {{- include "shale.cacheVolume" . | nindent 6 }}
+    {{- if $sources }}
+    - name: secrets
+      projected:
+        sources: {{- $sources | nindent 10 }}
+    {{- end }}
+    {{- if $encrypted }}
+    {{- with $root.Values.encryption }}
+    - {name: encryption, secret: {secretName: {{ .existingSecret }}, items: [{key: {{ .secretKey }}, path: keys}]}}
+    {{- end }}
+    {{- end }}
+    {{- with $values.extraVolumes }}{{ toYaml . | nindent 4 }}{{ end }}
+{{- end }}
+
+{{- /* Secret files, named after settings: credentials of the store, and tokens of the ports that the role has. */ -}}
+{{- define "shale.secretSources" -}}
+{{- $sources := list }}
+{{- with .store }}
+{{- if .existingSecret }}
+{{- $items := list (dict "key" .secretKeys.accessKeyId "path" "store__access_key_id") (dict "key" .secretKeys.secretAccessKey "path" "store__secret_access_key") }}
+{{- $sources = append $sources (dict "secret" (dict "name" .existingSecret "items" $items)) }}
+{{- end }}
+{{- end }}
+{{- $auth := .root.Values.auth }}
+{{- if $auth.existingSecret }}
+{{- $items := list }}
+{{- if and $auth.secretKey (has .role (list "writer" "reader")) }}{{ $items = append $items (dict "key" $auth.secretKey "path" "http__bearer_token") }}{{ end }}
+{{- range $role, $key := $auth.roleKeys }}{{ $items = append $items (dict "key" $key "path" (printf "tokens__%s" $role)) }}{{ end }}
+{{- if $items }}{{ $sources = append $sources (dict "secret" (dict "name" $auth.existingSecret "items" $items)) }}{{ end }}
+{{- end }}
+{{- if $auth.admin.existingSecret }}
+{{- $items := list (dict "key" $auth.admin.secretKey "path" "admin__bearer_token") }}
+{{- $sources = append $sources (dict "secret" (dict "name" $auth.admin.existingSecret "items" $items)) }}
+{{- end }}
+{{- if $sources }}{{ toYaml $sources }}{{ end }}
+{{- end }}
+
+{{- define "shale.cacheVolume" -}}
+{{- $cache := .values.cache }}
+{{- if $cache.existingClaim -}}
+persistentVolumeClaim: {claimName: {{ $cache.existingClaim }}}
+{{- else if $cache.ephemeral -}}
+ephemeral:
+  volumeClaimTemplate:
+    spec:
+      accessModes: [ReadWriteOnce]
+      {{- with $cache.ephemeral.storageClassName }}
+      storageClassName: {{ . }}
+      {{- end }}
+      resources: {requests: {storage: {{ $cache.ephemeral.size }}}}
+{{- else -}}
+emptyDir: {{ default dict $cache.emptyDir | toJson }}
+{{- end }}
+{{- end }}

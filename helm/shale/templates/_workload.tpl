@@ -1,0 +1,86 @@
+{{- /*
+Completes a workload: a dict with root, role and database (or databases, for the gc of several), and if they are not the
+usual ones component, base, name and instance (labels of the selector).  Sets these, values (of the role, merged with
+those of all roles and of the database), store, config and accountName.
+*/ -}}
+{{- define "shale.workload" -}}
+{{- $all := .root.Values }}
+{{- $database := default dict .database }}
+{{- $values := mergeOverwrite (deepCopy (index $all .role)) (deepCopy (default dict (index $database .role))) }}
+{{- range $key := list "podLabels" "podAnnotations" "nodeSelector" "podSecurityContext" "securityContext" "lifecycle" "extraPodSpec" "image" }}
+{{- $merged := mergeOverwrite (deepCopy (index $all $key)) (deepCopy (default dict (index $values $key))) }}
+{{- $_ := set $values $key (include "shale.withoutNull" $merged | fromYaml) }}
+{{- end }}
+{{- $probes := dict }}
+{{- range $kind := list "startup" "liveness" "readiness" }}
+{{- $probe := mergeOverwrite (deepCopy (default dict (index $all.probes $kind))) (deepCopy (default dict (index (default dict $values.probes) $kind))) }}
+{{- $_ := set $probes $kind (include "shale.withoutNull" $probe | fromYaml) }}
+{{- end }}
+{{- $_ := set $values "probes" $probes }}
+{{- range $key := list "tolerations" "extraArgs" "extraEnv" "extraEnvFrom" "extraVolumes" "extraVolumeMounts" "initContainers" "extraContainers" }}
+{{- $_ := set $values $key (concat (default list (index $all $key)) (default list (index $values $key))) }}
+{{- end }}
+{{- range $key := list "affinity" "priorityClassName" "topologySpreadConstraints" "secretsChecksum" }}
+{{- if not (index $values $key) }}{{ $_ := set $values $key (index $all $key) }}{{ end }}
+{{- end }}
+{{- $_ := set . "values" $values }}
+{{- $component := default .role .component }}
+{{- $_ := set . "component" $component }}
+{{- if not .base }}{{ $_ := set . "base" (include "shale.base" .) }}{{ end }}
+{{- if not .name }}{{ $_ := set . "name" (printf "%s-%s" .base $component) }}{{ end }}
+{{- if $database.name }}{{ $_ := set . "instance" (dict "shale/database" $database.name) }}{{ end }}
+{{- if not .config }}{{ $_ := set . "config" (include "shale.configOf" .) }}{{ end }}
+{{- if not .configName }}{{ $_ := set . "configName" .base }}{{ end }}
+{{- $_ := set . "ownStore" (default dict $values.objectStore) }}
+{{- $_ := set . "store" (include "shale.objectStore" . | fromJson) }}
+{{- $_ := set . "accountName" (include "shale.accountName" .) }}
+{{- end }}
+
+{{- /* The account of a role: its own, one of its database, or the shared one. */ -}}
+{{- define "shale.accountName" -}}
+{{- $own := default dict .values.serviceAccount }}
+{{- $ofDatabase := hasKey (default dict (index (default dict .database) .role)) "serviceAccount" }}
+{{- if $own.name }}{{ $own.name }}
+{{- else if and $own.create $ofDatabase }}{{ .base }}-{{ .role }}
+{{- else if $own.create }}{{ include "shale.fullname" .root }}-{{ .role }}
+{{- else }}{{ include "shale.sharedAccount" .root }}
+{{- end }}
+{{- end }}
+
+{{- define "shale.sharedAccount" -}}
+{{- if .Values.serviceAccount.create }}{{ default (include "shale.fullname" .) .Values.serviceAccount.name }}{{ else }}{{ default "default" .Values.serviceAccount.name }}{{ end }}
+{{- end }}
+
+{{- /* Every workload of the release as a list in .found: of each database its roles, and the gc of each store. */ -}}
+{{- define "shale.workloads" -}}
+{{- $root := .root }}
+{{- $found := list }}
+{{- range $database := (include "shale.databases" $root | fromJson).items }}
+{{- range $role := list "writer" "reader" "compactor" "worker" }}
+{{- $workload := dict "root" $root "role" $role "database" $database }}
+{{- include "shale.workload" $workload }}
+{{- $values := $workload.values }}
+{{- $runs := $values.enabled }}
+{{- if eq $role "worker" }}{{ $runs = or $values.replicas $values.autoscaling.enabled }}{{ end }}
+{{- if $runs }}{{ $found = append $found $workload }}{{ end }}
+{{- end }}
+{{- end }}
+{{- $groups := include "shale.gcGroups" $root | fromJson }}
+{{- range $key, $databases := ternary $groups dict $root.Values.gc.enabled }}
+{{- $workload := dict "root" $root "role" "gc" "database" (first $databases) }}
+{{- if $root.Values.databases }}
+{{- $_ := set $workload "database" (pick (first $databases) "url" "objectStore") }}
+{{- $_ := set $workload "databases" $databases }}
+{{- $_ := set $workload "base" (include "shale.fullname" $root) }}
+{{- if gt (len $groups) 1 }}
+{{- $_ := set $workload "instance" (dict "shale/store" $key) }}
+{{- $_ := set $workload "name" (printf "%s-gc-%s" $workload.base $key) }}
+{{- end }}
+{{- $_ := set $workload "config" (include "shale.gcConfigOf" $workload) }}
+{{- $_ := set $workload "configName" (default (printf "%s-gc" $workload.base) $workload.name) }}
+{{- end }}
+{{- include "shale.workload" $workload }}
+{{- $found = append $found $workload }}
+{{- end }}
+{{- $_ := set . "found" $found }}
+{{- end }}
