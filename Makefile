@@ -26,7 +26,7 @@ REDIS_COMMIT ?= 4f8cdc2a1ea53e42955af758aabffee67cb455dd
 # collecting the tests takes 20 instead of 8 seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install tools java demo spark-demo up test test-again bench bench-spark sim sim-two-phase fuzz model soak two-phase-soak gc-soak compat redis-suite docs quick lint mutations fmt gen gen-schemas check check-long lock release wheels first-hour archive image image-spark compose-check clean
+.PHONY: help install tools java demo spark-demo up test test-again bench bench-spark sim sim-two-phase fuzz model soak two-phase-soak gc-soak compat redis-suite docs quick lint mutations fmt gen gen-schemas check check-long lock release wheels first-hour archive image image-spark compose-check dashboard-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -197,6 +197,9 @@ image: ## build the container image; BASE_IMAGE= chooses the base
 
 image-spark: ## build the image with PySpark and Java, for drivers and executors
 	DOCKER_BUILDKIT=1 docker build $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) --target spark -t shale-spark:local .
+
+dashboard-check: install ## query every panel of Grafana's dashboards on a real Prometheus after a load
+	$(BIN)/python -m tests.checks.dashboards
 
 compose-check: install ## test the compose stack: health, kills, scrape targets, stop
 	$(BIN)/python -m tests.integration.compose_check

@@ -23,8 +23,16 @@ from panels.panel import Dashboard, Panel, Row  # noqa: E402
 WIDTH, HEIGHT, COLUMNS = 8, 8, 3
 VARIABLES = ("cluster", "namespace", "db", "instance")
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
-EPOCHS = ("Writer epochs", "changes(slatedb_manifest_writer_epoch{$all}[1m]) > 0")
-COMPACTORS = ("Compactor epochs", "changes(slatedb_compactor_epoch{$all}[1m]) > 0")
+PRICES = (("price_write", "Price of 1,000 writes or lists", "0.005"), ("price_read", "Price of 1,000 reads", "0.0004"))
+"""The prices of a class of requests that a page may show: the name, what it is, and the price at S3 in us-east-1."""
+
+EPOCHS = ("Take-overs of the writer", "max by (db) (changes(slatedb_manifest_writer_epoch{$all}[1m])) > 0")
+COMPACTORS = ("Take-overs of the compactor", "max by (db) (changes(slatedb_compactor_epoch{$all}[1m])) > 0")
+DEPLOYMENTS = (
+    "Deployments",
+    "count by (component, version) (shale_build_info{$all}) unless count by (component, version) "
+    "(shale_build_info{$all} offset 2m)",
+)
 FENCING = ("Fencing", "sum by (db, component) (increase(slatedb_fenced_total{$all}[1m])) > 0")
 PRESSURE = ("Back-pressure", "sum by (db) (rate(slatedb_db_backpressure_total{$all}[1m])) > 0")
 FIRING = ("Firing alerts", 'ALERTS{alertname=~"SlateDB.*|Shale.*", alertstate="firing"}')
@@ -116,9 +124,11 @@ def dashboard_json(dashboard: Dashboard) -> str:
             {"type": "dashboards", "tags": ["slatedb"], "asDropdown": True, "title": "SlateDB", "keepTime": True}
         ],
         "annotations": {
-            "list": [_annotation(*each) for each in enumerate((EPOCHS, COMPACTORS, FENCING, PRESSURE, FIRING))]
+            "list": [
+                _annotation(*each) for each in enumerate((EPOCHS, COMPACTORS, DEPLOYMENTS, FENCING, PRESSURE, FIRING))
+            ]
         },
-        "templating": {"list": list(_variables())},
+        "templating": {"list": [*_variables(), *_prices(panels)]},
         "panels": panels,
     }
     return json.dumps(tree, indent=1, sort_keys=True) + "\n"
@@ -131,21 +141,24 @@ def _panels(row: Row, first_id: int, y: int) -> Iterator[dict[str, Any]]:
 
 
 def _panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
-    stat = panel.kind == "stat"
-    defaults: dict[str, Any] = {"unit": panel.unit}
-    if not stat:
+    stat, heatmap = panel.kind == "stat", panel.kind == "heatmap"
+    defaults: dict[str, Any] = {} if heatmap else {"unit": panel.unit}
+    if not stat and not heatmap:
         defaults |= {"min": 0, "custom": {"fillOpacity": 10}}
     if panel.threshold is not None:
         steps = [{"color": "green", "value": None}, {"color": "red", "value": panel.threshold}]
         defaults |= {"thresholds": {"mode": "absolute", "steps": steps}}
-    options = {"reduceOptions": {"calcs": ["lastNotNull"]}} if stat else {"tooltip": {"mode": "multi"}}
+    options: dict[str, Any] = {"reduceOptions": {"calcs": ["lastNotNull"]}} if stat else {"tooltip": {"mode": "multi"}}
+    if heatmap:
+        options = {"calculate": False, "yAxis": {"unit": panel.unit}, "color": {"scheme": "Oranges", "mode": "scheme"}}
     targets = [
         {
             "refId": chr(ord("A") + number),
             "expr": selected(expression, with_db=panel.with_db),
             "legendFormat": legend,
             "datasource": DATASOURCE,
-            "exemplar": panel.unit == "s" and not stat,
+            "exemplar": panel.unit == "s" and not stat and not heatmap,
+            "format": "heatmap" if heatmap else "time_series",
         }
         for number, (legend, expression) in enumerate(panel.queries)
     ]
@@ -190,6 +203,20 @@ def _variables() -> Iterator[dict[str, Any]]:
             **choice,
         }
         above.append(name)
+
+
+def _prices(panels: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The variables of prices that an expression uses."""
+    shown = json.dumps(panels)
+    for name, label, price in PRICES:
+        if f"${name}" in shown:
+            yield {
+                "name": name,
+                "label": label,
+                "type": "textbox",
+                "query": price,
+                "current": {"text": price, "value": price},
+            }
 
 
 def files() -> dict[Path, str]:

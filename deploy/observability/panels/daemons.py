@@ -1,12 +1,19 @@
-"""What one kind of process does: readers, compactors, collectors, and every Python process."""
+"""What one kind of process does: readers, collectors, and every Python process."""
 
-from .panel import Panel, Row, one, process
-from .queries import LAG, quantiles, rate
+from .panel import Panel, Row, one, process, several
+from .queries import LAG, gained, quantiles, rate
 
 READER = Row(
     "Reader",
     (
         one("Lag", "SlateDBReaderStale beyond 50 s; one poll is normal.", "s", "{{db}} {{instance}}", LAG, 50),
+        one(
+            "Interval of polls",
+            "SlateDBReaderStale after several of them.",
+            "s",
+            "{{db}} {{instance}}",
+            "topk(12, slatedb_reader_poll_interval_seconds{$all})",
+        ),
         one(
             "Replayed WAL",
             "In memory.",
@@ -25,138 +32,6 @@ READER = Row(
                     "sum by (db) (increase(slatedb_reader_reestablish_total{$all}[$__rate_interval]))",
                 ),
             ),
-        ),
-    ),
-)
-
-COMPACTION = Row(
-    "Compaction",
-    (
-        one(
-            "Running",
-            "By worker.",
-            "short",
-            "{{worker}}",
-            "topk(12, sum by (worker) (slatedb_compactor_running{$all}))",
-        ),
-        Panel(
-            "Bytes",
-            "Read and written.",
-            "Bps",
-            (
-                ("{{db}} in", rate("slatedb_compaction_input_bytes_total", "db")),
-                ("{{db}} out", rate("slatedb_compactor_output_bytes_total", "db")),
-            ),
-        ),
-        one(
-            "Progress",
-            "Of the largest job: SlateDBCompactionStuck when it stands still.",
-            "percentunit",
-            "{{db}} {{instance}}",
-            "topk(12, slatedb_compaction_progress_ratio{$all})",
-        ),
-        one(
-            "Phases",
-            "Jobs that read, write and commit.",
-            "short",
-            "{{phase}}",
-            "sum by (phase) (slatedb_compaction_phase{$all})",
-        ),
-        Panel(
-            "Duration",
-            "From claim to end.",
-            "s",
-            quantiles("slatedb_compaction_duration_seconds", "size_class, result"),
-        ),
-        one(
-            "Errors",
-            "SlateDBCompactionErrors.",
-            "short",
-            "{{error_type}}",
-            "sum by (error_type) (increase(slatedb_compaction_errors_total{$all}[$__rate_interval]))",
-        ),
-        one(
-            "Ended as failed",
-            "SlateDBCompactionFailed.",
-            "short",
-            "{{db}}",
-            "sum by (db) (increase(slatedb_compactor_jobs_failed_total{$all}[$__rate_interval]))",
-        ),
-        one(
-            "Taken back",
-            "SlateDBJobsReclaimed.",
-            "short",
-            "{{db}}",
-            "sum by (db) (increase(slatedb_compactor_jobs_reclaimed_total{$all}[$__rate_interval]))",
-        ),
-        one(
-            "Heartbeats",
-            "SlateDBWorkerHeartbeatStale beyond 60 s.",
-            "s",
-            "{{worker}}",
-            "topk(12, time() - max by (worker) (slatedb_compactor_worker_heartbeat_timestamp_seconds{$all}))",
-            60,
-        ),
-        one(
-            "Expired rows",
-            "Dropped on the way.",
-            "ops",
-            "{{entry_type}}",
-            rate("slatedb_compactor_expired_entries_total", "entry_type"),
-        ),
-        one(
-            "Estimated end",
-            "Of the largest job: the time that is left.",
-            "s",
-            "{{db}} {{instance}}",
-            "topk(12, (slatedb_compaction_estimated_completion_timestamp_seconds{$all} > 0) - time())",
-        ),
-        one(
-            "Resumed jobs",
-            "From progress that another attempt has left.",
-            "short",
-            "{{db}}",
-            "sum by (db) (increase(slatedb_compaction_recovered_jobs_total{$all}[$__rate_interval]))",
-        ),
-        Panel(
-            "Work after a failure",
-            "Output that was kept, and work that is repeated.",
-            "Bps",
-            (
-                ("{{db}} kept", rate("slatedb_compaction_recovered_bytes_total", "db")),
-                ("{{db}} repeated", rate("slatedb_compaction_rework_bytes_total", "db")),
-            ),
-        ),
-        one(
-            "Share of work preserved",
-            "Over six hours: smaller output SSTs raise it.",
-            "percentunit",
-            "{{db}}",
-            "max by (db) (db:slatedb_compaction_work_preserved:ratio_rate6h{$all})",
-        ),
-        Panel(
-            "Recovery",
-            "From taking a job over to its first new row.",
-            "s",
-            (
-                *quantiles("slatedb_compaction_recovery_duration_seconds", "db"),
-                ("{{db}} mean", "max by (db) (db:slatedb_compaction_recovery_duration_seconds:mean6h{$all})"),
-            ),
-        ),
-        one(
-            "Writes of the compactions file",
-            "Conflicts mean many workers, or a slow store.",
-            "ops",
-            "{{result}}",
-            rate("slatedb_compactions_writes_total", "result"),
-        ),
-        one(
-            "Cost of progress",
-            "Writes of the compactions file for each SST that is read or written; 0.5 is the limit of the design.",
-            "percentunit",
-            "{{db}}",
-            "max by (db) (db:slatedb_compactions_write_overhead:ratio_rate1h{$all})",
-            0.5,
         ),
     ),
 )
@@ -209,6 +84,20 @@ GC = Row(
             "ops",
             "{{resource}} {{result}}",
             rate("slatedb_boundary_checks_total", "resource, result"),
+        ),
+        one(
+            "Interval",
+            "Between two passes; 0 while the task is disabled.",
+            "s",
+            "{{db}} {{resource}}",
+            "max by (db, resource) (slatedb_gc_interval_seconds{$all})",
+        ),
+        one(
+            "Passes",
+            "SlateDBGCNotRunning without any that succeeds.",
+            "short",
+            "{{resource}} {{result}}",
+            gained("slatedb_gc_runs_total", "resource, result"),
         ),
         Panel(
             "Duration of a pass", "Listing and deleting.", "s", quantiles("slatedb_gc_run_duration_seconds", "resource")
@@ -279,6 +168,44 @@ RUNTIME = Row(
             "short",
             "{{component}} {{version}} {{revision}}",
             "count by (component, version, revision) (shale_build_info{$all})",
+        ),
+        process(
+            "Age",
+            "Since the start of the process; short ages one after the other are crashes.",
+            "s",
+            "{{job}} {{instance}}",
+            "topk(12, time() - shale_start_timestamp_seconds{$all})",
+        ),
+        several(
+            "Exit codes",
+            "Of processes that are about to end for good; 0 while they work.",
+            "short",
+            (
+                "{{component}} {{instance}}",
+                "topk(12, shale_exit_code{$all} * on (instance) group_left () "
+                "max by (instance) (shale_daemon_info{$all}))",
+            ),
+        ),
+        process(
+            "Versions of settings",
+            "Processes of one role with different hashes have different settings.",
+            "short",
+            "{{sha256_8}}",
+            "count by (sha256_8) (shale_config_hash_info{$all})",
+        ),
+        process(
+            "Age of settings",
+            "Since they were last read.",
+            "s",
+            "{{job}} {{instance}}",
+            "topk(12, time() - (shale_config_last_reload_timestamp_seconds{$all} > 0))",
+        ),
+        process(
+            "Observed latencies",
+            "`metrics.sample_rate`: the share of calls whose latency is observed.",
+            "percentunit",
+            "{{job}} {{instance}}",
+            "topk(12, shale_metrics_sample_ratio{$all})",
         ),
         process(
             "Settings",

@@ -1,7 +1,7 @@
-"""What happens in a database: its shape, who coordinates it, the way of writes and of reads, the object store."""
+"""What happens in a database: its shape, its coordination, the write path, flushes, replay and the read path."""
 
-from .panel import Panel, Row, one
-from .queries import quantiles, rate
+from .panel import Panel, Row, heatmap, one, several
+from .queries import CALL, COMMIT, gained, per_db, quantiles, rate
 
 SHAPE = Row(
     "Shape",
@@ -12,7 +12,14 @@ SHAPE = Row(
             "short",
             (("{{db}} L0", "slatedb_db_l0_ssts{$all}"), ("{{db}} runs", "slatedb_db_sorted_runs{$all}")),
         ),
-        one("SSTs", "Distinct SSTs in the manifest.", "short", "{{db}}", "slatedb_db_ssts{$all}"),
+        several(
+            "SSTs",
+            "SSTs in the manifest, views of them, and databases to which they belong.",
+            "short",
+            ("{{db}} SSTs", "slatedb_db_ssts{$all}"),
+            ("{{db}} views", "slatedb_db_sst_views{$all}"),
+            ("{{db}} other databases", "slatedb_db_external_dbs{$all}"),
+        ),
         one(
             "Manifest",
             "SlateDBManifestLarge from 16 MiB on.",
@@ -70,13 +77,77 @@ COORDINATION = Row(
             "{{db}} {{state}}",
             "sum by (db, state) (slatedb_checkpoints{$all})",
         ),
+        one(
+            "Oldest checkpoint",
+            "Its age: SlateDBCheckpointWithoutExpiryOld.",
+            "s",
+            "{{db}}",
+            "time() - min by (db) (slatedb_checkpoint_oldest_timestamp_seconds{$all} > 0)",
+        ),
+        one(
+            "Changes of checkpoints",
+            "Expired ones were removed by the collector.",
+            "short",
+            "{{db}} {{op}} {{result}}",
+            gained("slatedb_checkpoint_operations_total", "db, op, result"),
+        ),
+        Panel(
+            "Duration of manifest updates",
+            "With all retries.",
+            "s",
+            quantiles("slatedb_manifest_update_duration_seconds", "component"),
+        ),
+        one(
+            "Age of the manifest",
+            "Since this process last committed one.",
+            "s",
+            "{{db}} {{instance}}",
+            "topk(12, time() - (slatedb_manifest_written_timestamp_seconds{$all} > 0))",
+        ),
+        one(
+            "New manifests",
+            "SlateDBManifestChurn above 20 a minute.",
+            "short",
+            "{{db}}",
+            "max by (db) (delta(slatedb_manifest_id{$all}[$__rate_interval]))",
+        ),
+        one(
+            "Searches for the latest version",
+            "A fallback lists the folder: SlateDBManifestVersionsGrowing.",
+            "ops",
+            "{{resource}} {{result}}",
+            rate("slatedb_sequenced_latest_reads_total", "resource, result"),
+        ),
+        one(
+            "Probes of a search",
+            "The mean number of ids; one is normal.",
+            "short",
+            "{{resource}}",
+            "sum by (resource) (rate(slatedb_sequenced_read_probes_sum{$all}[$__rate_interval])) / "
+            "(sum by (resource) (rate(slatedb_sequenced_read_probes_count{$all}[$__rate_interval])) > 0)",
+        ),
+        several(
+            "Clones and deletion",
+            "Clones detached from their parents, objects due for deletion, and whether the database is destroyed.",
+            "short",
+            ("{{db}} detached", gained("slatedb_gc_detached_clones_total", "db")),
+            ("{{db}} due", "max by (db) (slatedb_gc_pending_deletes{$all})"),
+            ("{{db}} destroyed", "max by (db) (slatedb_db_destroyed_timestamp_seconds{$all} > bool 0)"),
+        ),
     ),
 )
 
 WRITES = Row(
     "Write path",
     (
-        one("Rows", "Tombstones included.", "ops", "{{db}}", rate("slatedb_db_write_ops_total", "db")),
+        several(
+            "Rows",
+            "Tombstones included, and the batches that held them.",
+            "ops",
+            ("{{db}} rows", rate("slatedb_db_write_ops_total", "db")),
+            ("{{db}} batches", rate("slatedb_db_write_batches_total", "db")),
+        ),
+        heatmap("Durable commits", "Where the time of commits lies; 0.5 s is the objective.", COMMIT),
         Panel(
             "Bytes",
             "Into the memtable, into WAL files, into L0.",
@@ -111,6 +182,115 @@ WRITES = Row(
             "{{db}}",
             "slatedb_wal_puts_in_flight{$all}",
         ),
+        several(
+            "WAL buffer",
+            "Rows that are in no WAL file yet: SlateDBWALFlushFailing.",
+            "bytes",
+            ("{{db}}", "slatedb_wal_buffer_bytes{$all}"),
+        ),
+        one(
+            "Keys kept for transactions",
+            "Bytes; a transaction that stays open keeps them.",
+            "bytes",
+            "{{db}}",
+            "slatedb_db_transaction_history_bytes{$all}",
+        ),
+    ),
+)
+
+WAL_BYTES = per_db("slatedb_wal_flush_bytes_total")
+L0_BYTES = per_db("slatedb_db_l0_flush_bytes_total")
+OUTPUT_BYTES = per_db("slatedb_compactor_output_bytes_total")
+MEMTABLE_BYTES = per_db("slatedb_db_memtable_write_bytes_total")
+BLOCKS = per_db("slatedb_db_cache_accesses_total", ', entry_kind="data_block"')
+LOOKUPS = per_db("slatedb_db_requests_total", ', op="get"')
+
+AMPLIFICATION = Row(
+    "Amplification",
+    (
+        one(
+            "Writes",
+            "Bytes written to the store for each byte that was written to the database.",
+            "short",
+            "{{db}}",
+            f"({WAL_BYTES} + {L0_BYTES} + ({OUTPUT_BYTES} or 0 * {WAL_BYTES})) / ({MEMTABLE_BYTES} > 0)",
+        ),
+        one(
+            "Reads",
+            "Blocks looked up for each lookup of a key; scans look up blocks, too.",
+            "short",
+            "{{db}}",
+            f"{BLOCKS} / ({LOOKUPS} > 0)",
+        ),
+        one(
+            "SSTs a lookup may read",
+            "L0 SSTs and sorted runs.",
+            "short",
+            "{{db}}",
+            "max by (db) (slatedb_db_l0_ssts{$all}) + max by (db) (slatedb_db_sorted_runs{$all})",
+        ),
+    ),
+)
+
+FLUSHES = Row(
+    "Flushes of memtables",
+    (
+        several(
+            "Steps",
+            "A frozen memtable is uploaded as SSTs, then one update of the manifest adds them.",
+            "short",
+            ("{{db}} frozen", gained("slatedb_memtable_flush_freezes_total", "db")),
+            ("{{db}} uploaded", gained("slatedb_memtable_flush_l0_uploads_total", "db")),
+            ("{{db}} in the manifest", gained("slatedb_db_immutable_memtable_flushes_total", "db")),
+            ("{{db}} updates", gained("slatedb_memtable_flush_l0_flushes_total", "db")),
+        ),
+        several(
+            "Requests",
+            "What the flusher was asked for.",
+            "short",
+            ("{{db}} flushes", gained("slatedb_memtable_flush_flush_requests_total", "db")),
+            ("{{db}} flushes of the WAL", gained("slatedb_wal_flush_requests_total", "db")),
+            ("{{db}} checkpoints", gained("slatedb_memtable_flush_checkpoint_requests_total", "db")),
+        ),
+        one(
+            "Reads of the manifest",
+            "By the flusher, to see what other processes committed.",
+            "short",
+            "{{db}}",
+            gained("slatedb_memtable_flush_manifest_refreshes_total", "db"),
+        ),
+    ),
+)
+
+REPLAY = Row(
+    "Opening: replay and fences",
+    (
+        one(
+            "Duration of a replay",
+            "Of the last opening; long when the last writer ended without a flush of its memtables.",
+            "s",
+            "{{db}} {{instance}}",
+            "topk(12, slatedb_wal_replay_duration_seconds_sum{$all}"
+            " / (slatedb_wal_replay_duration_seconds_count{$all} > 0))",
+        ),
+        several(
+            "WAL files",
+            "The id of the last one, and how many replays have read.",
+            "short",
+            ("{{db}} last id", "max by (db) (slatedb_wal_last_id{$all})"),
+            ("{{db}} replayed", gained("slatedb_wal_replayed_objects_total", "db")),
+        ),
+        several(
+            "Fences",
+            "Time to write one, and how often it met a file of the old writer.",
+            "s",
+            (
+                "{{db}} {{instance}}",
+                "topk(12, slatedb_wal_fence_duration_seconds_sum{$all}"
+                " / (slatedb_wal_fence_duration_seconds_count{$all} > 0))",
+            ),
+            ("{{db}} retries", gained("slatedb_wal_fence_retries_total", "db")),
+        ),
     ),
 )
 
@@ -130,9 +310,11 @@ READS = Row(
             "ops",
             (
                 ("{{kind}} ruled out", rate("slatedb_db_sst_filter_negatives_total", "kind")),
+                ("{{kind}} passed", rate("slatedb_db_sst_filter_positives_total", "kind")),
                 ("{{kind}} in vain", rate("slatedb_db_sst_filter_false_positives_total", "kind")),
             ),
         ),
+        heatmap("Lookups", "Where the time of lookups lies; 0.1 s is the objective.", CALL, ', op="get"'),
         one(
             "Operands",
             "Given to the merge operator.",
@@ -140,69 +322,12 @@ READS = Row(
             "{{path}}",
             rate("slatedb_merge_operator_operands_total", "path"),
         ),
-    ),
-)
-
-STORE = Row(
-    "Object store",
-    (
-        one(
-            "Requests",
-            "Attempts, by call.",
-            "reqps",
-            "{{component}} {{api}}",
-            rate("slatedb_object_store_requests_total", "component, api"),
-        ),
-        one(
-            "Errors",
-            "SlateDBObjectStoreErrors; precondition is how processes meet, and no fault.",
-            "reqps",
-            "{{component}} {{error_type}}",
-            rate("slatedb_object_store_errors_total", "component, error_type"),
-        ),
-        Panel(
-            "Duration",
-            "SlateDBObjectStoreLatency: PUTs above 2 s.",
-            "s",
-            quantiles("slatedb_object_store_request_duration_seconds", "api"),
-            threshold=2,
-        ),
-        one(
-            "Throttled",
-            "SlateDBObjectStoreThrottled.",
-            "reqps",
-            "{{component}}",
-            rate("slatedb_object_store_errors_total", "component", ', error_type="throttle"'),
-            0.1,
-        ),
-        Panel(
-            "Commit records",
-            "SlateDBTwoPhaseUncommitted above 0; SlateDBTransactionalStoreDown while the store of records is away.",
+        several(
+            "Failures",
+            "Operands that stay because the merge operator refused them, and errors of the block cache.",
             "short",
-            (
-                ("{{db}} uncommitted", "max by (db) (slatedb_two_phase_uncommitted{$all})"),
-                (
-                    "{{db}} recovered",
-                    "sum by (db) (increase(slatedb_two_phase_recovered_total{$all}[$__rate_interval]))",
-                ),
-                ("{{db}} store up", "max by (db) (slatedb_transactional_store_up{$all})"),
-            ),
-        ),
-        one(
-            "Clock skew",
-            "SlateDBClockSkew beyond 5 s.",
-            "s",
-            "{{instance}}",
-            "max by (instance) (abs(slatedb_clock_skew_seconds{$all}))",
-            5,
-        ),
-        one(
-            "Disk cache",
-            "Share of parts found on disk.",
-            "percentunit",
-            "{{db}}",
-            "sum by (db) (rate(slatedb_object_store_cache_part_hits_total{$all}[$__rate_interval])) / "
-            "(sum by (db) (rate(slatedb_object_store_cache_part_accesses_total{$all}[$__rate_interval])) > 0)",
+            ("{{path}} operands", gained("slatedb_merge_operator_failures_total", "path")),
+            ("{{db}} cache", gained("slatedb_db_cache_errors_total", "db")),
         ),
     ),
 )

@@ -1,10 +1,12 @@
 """The pages: which rows of panels each of them has."""
 
-from .daemons import COMPACTION, GC, READER, RUNTIME
-from .engine import COORDINATION, READS, SHAPE, STORE, WRITES
+from .compaction import COMPACTION, SPARK
+from .daemons import GC, READER, RUNTIME
+from .engine import AMPLIFICATION, COORDINATION, FLUSHES, READS, REPLAY, SHAPE, WRITES
 from .panel import Dashboard, Row, one, stat
 from .queries import COMMIT_P99, L0_USE, LAG, READ_P99, SINCE_COMPACTION, SINCE_GC, UNFLUSHED_USE, rate
 from .serving import CALLS, HTTP, RESP
+from .store import DISK_CACHE, NETWORK, STORE
 
 HEADLINES = Row(
     "Headlines",
@@ -50,18 +52,22 @@ DASHBOARDS = (
         "overview",
         "Overview",
         "One database, from headlines to the store.",
-        (HEADLINES, HTTP, CALLS, SHAPE, COORDINATION, STORE),
+        (HEADLINES, HTTP, CALLS, SHAPE, AMPLIFICATION, COORDINATION, STORE),
     ),
     Dashboard("fleet", "Fleet", "All databases beside each other.", (FLEET,)),
     Dashboard(
         "writer",
         "Writer",
         "Writes and reads of the writer, and its ports.",
-        (HEADLINES, WRITES, CALLS, READS, HTTP, RESP),
+        (HEADLINES, WRITES, FLUSHES, CALLS, READS, REPLAY, HTTP, RESP),
     ),
-    Dashboard("reader", "Reader", "How old readers are, and what they serve.", (READER, READS, HTTP)),
-    Dashboard("compaction", "Compaction", "Jobs, workers and what they leave.", (COMPACTION, SHAPE)),
+    Dashboard("reader", "Reader", "How old readers are, and what they serve.", (READER, READS, DISK_CACHE, HTTP)),
+    Dashboard(
+        "compaction", "Compaction", "Jobs, workers and what they leave.", (COMPACTION, SHAPE, AMPLIFICATION, SPARK)
+    ),
     Dashboard("gc", "GC and boundaries", "What is collected, and what holds it back.", (GC, COORDINATION)),
-    Dashboard("store", "Object store and cost", "Requests, errors, latency.", (STORE,)),
+    Dashboard(
+        "store", "Object store and cost", "Requests, errors, latency, what they cost.", (STORE, NETWORK, DISK_CACHE)
+    ),
     Dashboard("runtime", "Runtime", "The Python processes.", (RUNTIME,)),
 )

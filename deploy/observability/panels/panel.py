@@ -41,6 +41,17 @@ def one(title: str, description: str, unit: str, legend: str, query: str, thresh
     return Panel(title, description, unit, ((legend, query),), threshold=threshold)
 
 
+def heatmap(title: str, description: str, metric: str, more: str = "") -> Panel:
+    """Show how many events fell into each bucket of a histogram."""
+    query = f"sum by (le) (increase({metric}_bucket{{$all{more}}}[$__rate_interval]))"
+    return Panel(title, description, "s", (("{{le}}", query),), "heatmap")
+
+
+def several(title: str, description: str, unit: str, *queries: tuple[str, str]) -> Panel:
+    """Show several queries, each with its legend, in one panel."""
+    return Panel(title, description, unit, queries)
+
+
 def process(title: str, description: str, unit: str, legend: str, query: str, threshold: float | None = None) -> Panel:
     """A panel of metrics that have no ``db``."""
     return Panel(title, description, unit, ((legend, query),), threshold=threshold, with_db=False)

@@ -6,6 +6,16 @@ def rate(metric: str, by: str, more: str = "") -> str:
     return f"topk(12, sum by ({by}) (rate({metric}{{$all{more}}}[$__rate_interval])))"
 
 
+def gained(metric: str, by: str, more: str = "") -> str:
+    """Return how much a counter of rare events rose between two points of a graph."""
+    return f"sum by ({by}) (increase({metric}{{$all{more}}}[$__rate_interval]))"
+
+
+def per_db(metric: str, more: str = "") -> str:
+    """Return what a database does per second."""
+    return f"sum by (db) (rate({metric}{{$all{more}}}[$__rate_interval]))"
+
+
 def quantiles(metric: str, by: str, more: str = "") -> tuple[tuple[str, str], ...]:
     """The median, the 95th and the 99th percentile."""
     legend = " ".join(f"{{{{{name}}}}}" for name in by.split(", "))

@@ -42,6 +42,13 @@ RESP = Row(
             rate("shale_resp_errors_total", "db, command"),
         ),
         one(
+            "Failed commands",
+            "Through no fault of the client.",
+            "ops",
+            "{{db}} {{command}}",
+            rate("shale_resp_failures_total", "db, command"),
+        ),
+        one(
             "Open connections",
             "`resp.max_connections` is the limit.",
             "short",
