@@ -31,7 +31,7 @@ def lost(before: Any, after: Any, place: str = "") -> Iterator[str]:
 def test_every_field_is_known(file: Path) -> None:
     plugins.register_default_plugins()
     tree = json.loads(file.read_text())
-    read = Dashboard.from_json(tree)
+    read: Any = Dashboard.from_json(tree)
     assert {type(panel.options).__module__ for panel in read.panels if panel.type_val != "row"} <= {
         f"grafana_foundation_sdk.models.{kind}" for kind in ("timeseries", "stat", "heatmap")
     }
