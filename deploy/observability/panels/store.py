@@ -77,7 +77,7 @@ STORE = Row(
         ),
         one(
             "Staged objects deleted",
-            "What dead processes left behind with two-phase creates.",
+            "Objects of dead processes, with two-phase creates.",
             "short",
             "{{db}}",
             gained("slatedb_two_phase_orphans_deleted_total", "db"),
