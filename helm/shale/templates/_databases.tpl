@@ -28,9 +28,13 @@
 {{- toJson $groups }}
 {{- end }}
 
-{{- /* The object store of a database or, with role, of one of its roles. */ -}}
+{{- /* The object store of a database or, with role, of one of its roles: the nearest one wins. */ -}}
 {{- define "shale.objectStore" -}}
-{{- mergeOverwrite (deepCopy .root.Values.objectStore) (deepCopy (default dict .database.objectStore)) (deepCopy (default dict .ownStore)) | toJson }}
+{{- $role := default "none" .role }}
+{{- $stores := list (default dict (index .root.Values $role)).objectStore .database.objectStore (default dict (index .database $role)).objectStore }}
+{{- $store := deepCopy .root.Values.objectStore }}
+{{- range $stores }}{{ $store = mergeOverwrite $store (deepCopy (default dict .)) }}{{ end }}
+{{- toJson $store }}
 {{- end }}
 
 {{- /* Settings that the chart makes, under those of the values; takes root and database. */ -}}

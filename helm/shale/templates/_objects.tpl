@@ -128,6 +128,7 @@ spec:
         threshold: {{ $keda.threshold | quote }}
     {{- with $keda.triggers }}{{ toYaml . | nindent 4 }}{{ end }}
 {{- else if $scaling.enabled }}
+{{- if lt (int $scaling.minReplicas) 1 }}{{ fail (printf "%s.autoscaling.minReplicas: only KEDA ends the last pod" .role) }}{{ end }}
 ---
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler

@@ -31,7 +31,6 @@ those of all roles and of the database), store, config and accountName.
 {{- if $database.name }}{{ $_ := set . "instance" (dict "shale/database" $database.name) }}{{ end }}
 {{- if not .config }}{{ $_ := set . "config" (include "shale.configOf" .) }}{{ end }}
 {{- if not .configName }}{{ $_ := set . "configName" .base }}{{ end }}
-{{- $_ := set . "ownStore" (default dict $values.objectStore) }}
 {{- $_ := set . "store" (include "shale.objectStore" . | fromJson) }}
 {{- $_ := set . "accountName" (include "shale.accountName" .) }}
 {{- end }}

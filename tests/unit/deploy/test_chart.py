@@ -1,6 +1,7 @@
 """The chart renders what the daemons accept."""
 
 from pathlib import Path
+from shutil import copytree, ignore_patterns
 from typing import Any
 
 import pytest
@@ -10,7 +11,20 @@ from shale.service.config.settings import load_settings
 from shale.service.exit_codes import ExitCode
 from shale_cli.framework.daemons import DAEMONS, settings_class
 
-from .chart import FULL, MINIMAL, VALUES, Manifest, Objects, container, of_kind, pod_templates, refusal, render
+from .chart import (
+    CHART,
+    FULL,
+    MINIMAL,
+    VALUES,
+    Manifest,
+    Objects,
+    container,
+    manifests,
+    of_kind,
+    pod_templates,
+    refusal,
+    render,
+)
 
 SECRETS = {
     "store__access_key_id": "id",
@@ -53,6 +67,7 @@ def test_the_default_chart_has_three_deployments() -> None:
         (("--set", "databases[0].name=gc,databases[0].url=s3://b/a"), "databases.0.name"),
         (("--set", f"databases[0].name={'o' * 48},databases[0].url=s3://b/a"), "too long"),
         ((*MINIMAL, "--set", "writer.ingress.enabled=true"), "writer.ingress.hosts"),
+        ((*MINIMAL, "--set", "worker.autoscaling.enabled=true,worker.autoscaling.minReplicas=0"), "only KEDA"),
         ((*MINIMAL, "--set", "metrics.dashboards.enabled=true"), "helm/shale-mixin"),
         ((*MINIMAL, "--set", "metrics.serviceMonitor.enabled=true"), "serviceMonitor"),
     ],
@@ -217,6 +232,37 @@ def test_the_namespace_and_annotations_of_every_object() -> None:
         assert each["metadata"]["namespace"] == "storage"
         assert each["metadata"]["annotations"]["contact"] == "orders@example.com", name
         assert each["metadata"]["labels"]["team"] == "orders"
+
+
+NOTES = """
+kind: Notes
+apiVersion: v1
+metadata: {{name: notes, namespace: n}}
+text: |
+  {{{{- tpl (.Files.Get "{name}") . | nindent 2 }}}}
+"""
+
+
+@pytest.mark.parametrize("name", ["minimal", "multi-database"])
+def test_the_notes_after_an_installation(name: str, tmp_path: Path) -> None:
+    """Commands and warnings; helm template does not print them, so that an object of a copy of the chart does."""
+    chart = tmp_path / "chart"
+    copytree(CHART, chart, ignore=ignore_patterns("rules", "dashboards"))
+    (chart / "templates" / "NOTES.txt").rename(chart / "notes.txt")
+    (chart / "templates" / "notes.yaml").write_text(NOTES.format(name="notes.txt"))
+    (notes,) = [
+        each["text"] for each in manifests("-f", str(VALUES[name]), chart=str(chart)) if each["kind"] == "Notes"
+    ]
+    order = [notes.index(word) for word in ("readers, workers", "compactor, gc", "and the writer last")]
+    assert order == sorted(order)
+    assert "helm -n default test r" in notes
+    if name == "minimal":
+        assert "rollout status deploy/r-shale-writer" in notes
+        assert "every call below /v1/admin/ is refused" in notes
+        assert "every client that reaches them reads and writes" in notes
+    else:
+        assert "rollout status deploy/r-shale-orders-writer" in notes
+        assert "is refused" not in notes
 
 
 def test_pages_of_values_are_complete() -> None:

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -113,6 +114,22 @@ def test_an_upgrade_changes_nothing_that_cannot_change(name: str) -> None:
         if key[0] in ("Deployment", "PodDisruptionBudget"):
             assert each["spec"]["selector"] == new[key]["spec"]["selector"]
             assert not {"app.kubernetes.io/version", "helm.sh/chart"} & each["spec"]["selector"]["matchLabels"].keys()
+
+
+SELECTORS = Path(__file__).with_name("chart_selectors.json")
+"""Selectors of released versions of the chart, by value file and name of the Deployment."""
+
+
+@pytest.mark.parametrize("name", ["minimal", "full", "multi-database"])
+def test_selectors_are_those_of_the_versions_before(name: str) -> None:
+    """Kubernetes refuses an upgrade that changes one; a Deployment may come, and none may go."""
+    before = json.loads(SELECTORS.read_text())[name]
+    found = {
+        each["metadata"]["name"]: each["spec"]["selector"]["matchLabels"]
+        for each in manifests("-f", str(VALUES[name]))
+        if each["kind"] == "Deployment"
+    }
+    assert {deployment: found.get(deployment) for deployment in before} == before
 
 
 @pytest.mark.parametrize("name", VALUES)

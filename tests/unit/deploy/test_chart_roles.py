@@ -1,7 +1,11 @@
 """Roles: an upgrade in steps, credentials and accounts of their own, extension points, several databases."""
 
-import pytest
+import re
+from pathlib import Path
+
 import yaml
+
+from tests.paths import REPOSITORY
 
 from .chart import FULL, MINIMAL, ROLES, VALUES, Manifest, container, of_kind, pod_templates, refusal, render
 
@@ -28,6 +32,12 @@ def test_each_step_of_an_upgrade_restarts_one_role() -> None:
     assert before == templates(*ALL_ROLES, "--set", "image.tag=1.1.0")
 
 
+def test_the_page_upgrades_in_this_order() -> None:
+    text = (REPOSITORY / "docs" / "how-to" / "kubernetes.md").read_text()
+    block = text.partition("## Upgrade in steps")[2].partition("upgrade() {")[2].partition("```")[0]
+    assert tuple(re.findall(r"--set (\w+)\.image\.tag=\$NEW", block)) == STEPS
+
+
 def test_another_version_of_the_chart_restarts_no_pod() -> None:
     """Labels of the chart are on objects, not on pods; the version of a pod is that of its image."""
     for template in templates(*ALL_ROLES, "--set", "image.tag=1.0.0").values():
@@ -52,7 +62,10 @@ def test_a_setting_of_one_role_restarts_this_role_only() -> None:
 def secrets_of(template: Manifest) -> dict[str, list[str]]:
     volumes = {each["name"]: each for each in template["spec"]["volumes"]}
     sources = [each["secret"] for each in volumes.get("secrets", {}).get("projected", {}).get("sources", [])]
-    return {each["name"]: [item["path"] for item in each["items"]] for each in sources}
+    found: dict[str, list[str]] = {}
+    for each in sources:
+        found.setdefault(each["name"], []).extend(item["path"] for item in each["items"])
+    return found
 
 
 def test_roles_have_the_secrets_that_they_need() -> None:
@@ -65,6 +78,33 @@ def test_roles_have_the_secrets_that_they_need() -> None:
     endpoint = templates("-f", str(VALUES["s3-endpoint"]))
     assert set(secrets_of(endpoint["reader"])) == {"minio-readers", "shale-admin"}
     assert set(secrets_of(endpoint["writer"])) == {"minio", "shale-admin"}
+
+
+CREDENTIALS = """
+databases:
+  - {name: a, url: "s3://b/a"}
+  - {name: b, url: "s3://c/b", objectStore: {existingSecret: of-database}}
+  - {name: c, url: "s3://d/c", objectStore: {existingSecret: of-database}, writer: {objectStore: {existingSecret: own}}}
+objectStore: {existingSecret: of-release}
+writer: {objectStore: {existingSecret: of-role}}
+"""
+
+
+def test_the_nearest_credentials_win(tmp_path: Path) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(CREDENTIALS)
+    pods = templates("-f", str(file))
+    found = {
+        f"{name}-{role}": set(secrets_of(pods[f"{name}-{role}"])) for name in "abc" for role in ("writer", "compactor")
+    }
+    assert found == {
+        "a-writer": {"of-role"},
+        "a-compactor": {"of-release"},
+        "b-writer": {"of-database"},
+        "b-compactor": {"of-database"},
+        "c-writer": {"own"},
+        "c-compactor": {"of-database"},
+    }
 
 
 def test_a_role_has_an_account_of_its_own() -> None:
@@ -124,8 +164,8 @@ compactor:
 """
 
 
-def test_a_role_overrides_and_removes(tmp_path: pytest.TempPathFactory) -> None:
-    file = tmp_path / "values.yaml"  # type: ignore[operator]
+def test_a_role_overrides_and_removes(tmp_path: Path) -> None:
+    file = tmp_path / "values.yaml"
     file.write_text(OVERRIDES)
     pods = templates(*MINIMAL, "-f", str(file))
     spec, daemon = pods["compactor"]["spec"], container(pods["compactor"])
