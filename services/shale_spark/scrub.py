@@ -135,7 +135,7 @@ async def _concluded(
     stores = where.connect(env, Metrics(), component="pipeline")
     try:
         wal = WalStore(stores.wal or stores.main, where.root, env)
-        findings += wal_disorder((seqs for result in results for seqs in result.wal), wal)
+        findings += wal_disorder((seqs for result in results for seqs in result.wal), wal, inventory.latest)
         if gone:
             needed = await _needed_now(where, inventory.checkpoint, env)
             # Collected during the scrub: with another process's checkpoint, or before the new replay point.

@@ -47,7 +47,7 @@ OPTIONS = (
     GlobalOption("--env-file", "Variables as NAME=value lines; -e only before the noun.", "FILE", "-e"),
     GlobalOption(
         "--output",
-        "table (default on a terminal), json (default otherwise), jsonl, yaml, csv.",
+        "table (terminals), json (otherwise), jsonl, yaml, csv.",
         "FORMAT",
         "-o",
         choices=tuple(Format),

@@ -19,6 +19,7 @@ NOUNS = {
     "compactions": "shale_cli.commands.compactions",
     "checkpoint": "shale_cli.commands.checkpoint",
     "clone": "shale_cli.commands.clone.app",
+    "backup": "shale_cli.commands.backup.app",
     "wal": "shale_cli.commands.wal",
     "sst": "shale_cli.commands.sst.app",
     "gc": "shale_cli.commands.gc.app",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shale.format.blocks.transform import BlockTransformer
     from shale.format.sst.filter_policy import PrefixExtractor
     from shale.service.config.named_database import NamedDatabase
+    from shale.service.config.sections import StoreSection
     from shale.service.config.settings import DaemonSettings
     from shale.store.location import Location
     from shale.store.options import StoreOptions
@@ -64,6 +65,9 @@ class CliSession:
     segment_extractor: "PrefixExtractor | None" = None
     merge_operator: str | None = None
     manifest_write_version: "ManifestVersion" = 2
+    backups_url: str | None = None
+    backup_store_options: "StoreOptions | None" = None
+    """``None``: as those of the store of the database."""
     env: "Env"
     output: Output
 
@@ -246,6 +250,8 @@ def _configured_session(options: GlobalOptions) -> CliSession:
         segment_extractor=None if segments is None else segments.extractor(),
         merge_operator=settings.merge_operator,
         manifest_write_version=settings.manifest.write_version,
+        backups_url=settings.backup.url,
+        backup_store_options=_backup_store_options(settings.backup.store),
         env=Env.system(),
         output=options.output,
     )
@@ -268,6 +274,12 @@ def configure_verbose_logging(options: GlobalOptions) -> None:
         from shale.telemetry.log_output import configure_logging
 
         configure_logging(level="debug", format_="auto", full_keys=False)
+
+
+def _backup_store_options(section: "StoreSection | None") -> "StoreOptions | None":
+    from shale.service.store_startup import store_options
+
+    return None if section is None else limited(store_options(section))
 
 
 def command_store_options(settings: "DaemonSettings") -> "StoreOptions":

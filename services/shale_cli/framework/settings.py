@@ -4,8 +4,18 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from shale.service.config.sections import SegmentExtractorSection
+from shale.service.config.section import Section
+from shale.service.config.sections import SegmentExtractorSection, StoreSection
 from shale.service.config.settings import DaemonSettings
+
+
+class BackupSection(Section):
+    """The place of the backups of ``shale backup``."""
+
+    url: str | None = Field(default=None, description="URL of the place of the backups, such as s3://backups/orders.")
+    store: StoreSection | None = Field(
+        default=None, description="Access to the store of the backups; by default as to that of the database."
+    )
 
 
 class CommandSettings(DaemonSettings):
@@ -13,6 +23,7 @@ class CommandSettings(DaemonSettings):
 
     ROLE: ClassVar[str] = "cli"
 
+    backup: BackupSection = BackupSection()
     merge_operator: str | None = Field(
         default=None,
         description="The writer's merge operator, for commands that read or write rows: a name, or module:attribute.",

@@ -1,11 +1,14 @@
 """``Admin``: administration of a database from outside of its processes, a facade of this package's modules."""
 
+import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
 from typing import ClassVar, Self, Unpack
 from uuid import UUID
 
+from shale.admin.backups import BackupAdmin
 from shale.admin.checkpoints import CheckpointAdmin
 from shale.admin.clones import CloneAdmin
 from shale.admin.compactions import POLL_INTERVAL_S, CompactionAdmin, ulid_of
@@ -31,10 +34,12 @@ from shale.gc.hard_destroy import OnDeleted
 from shale.protocol.checkpoints import require_checkpoint_reference
 from shale.protocol.wal_store import WalStore
 from shale.sst.verify.sst import VerifyDepth
+from shale.store.environment import with_environment
 from shale.store.location import Location, UrlOrPath
+from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
-from shale.types import Ulid
+from shale.types import CasMode, Ulid
 
 
 class Admin(ShowsState, AsyncContext):
@@ -103,6 +108,30 @@ class Admin(ShowsState, AsyncContext):
     def clones(self) -> CloneAdmin:
         """Create this database as a clone of others."""
         return CloneAdmin(self._open, self._where.block_transformer)
+
+    def backups(
+        self,
+        where: UrlOrPath | None = None,
+        *,
+        store: UrlOrPath | ObjectStore | None = None,
+        path: UrlOrPath | None = None,
+        store_options: StoreOptions | None = None,
+    ) -> BackupAdmin:
+        """Return the backups at a place: create, list, restore, verify and prune them.
+
+        Args:
+            where: URL of the place; with ``store``, the path in that store.
+            store: URL of a store, or a store object.
+            path: the same as ``where``, for use with ``store``.
+            store_options: of the store of the backups; by default those of the database.
+
+        Raises:
+            InvalidRequestError: the URL or the path is malformed.
+        """
+        options = with_environment(self._where.store_options, os.environ) if store_options is None else store_options
+        options = replace(options, cas=CasMode.NATIVE, transactional_url=None)
+        transformer = self._where.block_transformer
+        return BackupAdmin(self._open, where, store=store, path=path, options=options, transformer=transformer)
 
     @property
     def wal(self) -> WalReader:

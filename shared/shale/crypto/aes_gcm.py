@@ -11,23 +11,21 @@ Not encrypted: object names, manifests with the first and last key of each SST, 
 """
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shale.core.bytes_like import BytesLike
+from shale.crypto.key_names import FORMAT, NAME
 from shale.errors import InvalidRequestError, WrongType
 from shale.format.blocks.transform import BlockTransformer, TransformError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-_FORMAT = 1
 _NONCE_BYTES = 12
 _TAG_BYTES = 16
 _KEY_BYTES = (16, 24, 32)
-_NAME = re.compile(r"[\x21-\x7e]{1,255}")
 
 
 class AesGcm:
@@ -52,7 +50,7 @@ class AesGcm:
         if not keys:
             raise InvalidRequestError("encryption: there is no key: give at least one")
         for name, key in keys.items():
-            if not _NAME.fullmatch(name):
+            if not NAME.fullmatch(name):
                 raise InvalidRequestError(
                     f"encryption: {name!r} is not a key name: write 1 to 255 visible ASCII characters"
                 )
@@ -65,7 +63,7 @@ class AesGcm:
             raise InvalidRequestError(f"encryption: there is no key {chosen}")
         cipher = _cipher()
         self._ciphers = {name.encode(): cipher(bytes(key)) for name, key in keys.items()}
-        self._head = bytes((_FORMAT, len(chosen))) + chosen.encode()
+        self._head = bytes((FORMAT, len(chosen))) + chosen.encode()
         self._write_with = chosen.encode()
         self._nonces = nonces if nonces is not None else _random_nonce
         self._path: str | None = None
@@ -113,7 +111,7 @@ class AesGcm:
 
         stored = bytes(data)
         head_len = 2 + stored[1] if len(stored) > 1 else 2
-        if len(stored) < head_len + _NONCE_BYTES + _TAG_BYTES or stored[0] != _FORMAT:
+        if len(stored) < head_len + _NONCE_BYTES + _TAG_BYTES or stored[0] != FORMAT:
             raise TransformError("it is not encrypted, or not with AES-GCM")
         head, name = stored[:head_len], stored[2:head_len]
         cipher = self._ciphers.get(name)

@@ -30,6 +30,19 @@ _U32_MAX = 2**32 - 1
 log = get_logger("checkpoints")
 
 
+RESTORE_UNDO_PREFIX = "before-restore-"
+"""The name of a checkpoint of the version that a restore in place has replaced begins with this."""
+
+
+def replaced_versions(manifest: Manifest) -> tuple[int, ...]:
+    """Return the versions that restores in place have replaced, as far as checkpoints keep them.
+
+    A restored version may have lower sequence numbers than the one before it.
+    """
+    names = RESTORE_UNDO_PREFIX
+    return tuple(each.manifest_id for each in manifest.checkpoints if (each.name or "").startswith(names))
+
+
 def require_name(name: object) -> str | None:
     """Check the requested name of a checkpoint and return it.
 

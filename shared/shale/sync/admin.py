@@ -5,9 +5,12 @@ Callbacks such as ``on_progress`` are called in the thread of the event loop.
 
 from typing import Any, Self
 
-from shale.admin import admin, checkpoints, clones, gc, states
+from shale.admin import admin, backups, checkpoints, clones, gc, states
 from shale.concurrency.blocking import BlockingHandle, blocking, blocking_iterator, parameters_of
 from shale.engine.wal import reader
+from shale.store.location import UrlOrPath
+from shale.store.options import StoreOptions
+from shale.store.port import ObjectStore
 from shale.sync.loop_thread import loop_thread
 
 
@@ -39,6 +42,18 @@ class CloneAdmin(BlockingHandle[clones.CloneAdmin]):
     """See ``shale.admin.clones.CloneAdmin``."""
 
     create = blocking(clones.CloneAdmin.create)
+
+
+class BackupAdmin(BlockingHandle[backups.BackupAdmin]):
+    """See ``shale.admin.backups.BackupAdmin``."""
+
+    create = blocking(backups.BackupAdmin.create)
+    list = blocking(backups.BackupAdmin.list)
+    unfinished = blocking(backups.BackupAdmin.unfinished)
+    restore = blocking(backups.BackupAdmin.restore)
+    verify = blocking(backups.BackupAdmin.verify)
+    plan_prune = blocking(backups.BackupAdmin.plan_prune)
+    prune = blocking(backups.BackupAdmin.prune)
 
 
 class GcAdmin(BlockingHandle[gc.GcAdmin]):
@@ -81,6 +96,17 @@ class Admin(BlockingHandle[admin.Admin]):
     def clones(self) -> CloneAdmin:
         """Making this database a clone of others."""
         return CloneAdmin(self._inner.clones, self._run)
+
+    def backups(
+        self,
+        where: UrlOrPath | None = None,
+        *,
+        store: UrlOrPath | ObjectStore | None = None,
+        path: UrlOrPath | None = None,
+        store_options: StoreOptions | None = None,
+    ) -> BackupAdmin:
+        """Return the backups at a place: create, list, restore, verify and prune them."""
+        return BackupAdmin(self._inner.backups(where, store=store, path=path, store_options=store_options), self._run)
 
     @property
     def checkpoints(self) -> CheckpointAdmin:

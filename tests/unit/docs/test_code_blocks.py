@@ -21,6 +21,7 @@ from shale.service.config.config_sources import all_settings
 from shale_cli.framework.app import make_app
 from shale_cli.framework.daemons import DAEMONS
 from shale_cli.framework.global_options import split
+from shale_cli.framework.settings import CommandSettings
 from shale_compactor.settings import CompactorSettings
 from shale_gc.settings import GcSettings
 from shale_reader.settings import ReaderSettings
@@ -40,7 +41,7 @@ DAEMON_OPTIONS = {
     *("--url", "-u", "--store", "--path", "--wal-store", "--config", "--set"),
     *("--once", "--take-over", "--no-embedded-worker"),
 }
-SETTINGS = (WriterSettings, CompactorSettings, GcSettings, ReaderSettings)
+SETTINGS = (WriterSettings, CompactorSettings, GcSettings, ReaderSettings, CommandSettings)
 
 
 ALL = [block for page in PAGES for block in blocks(page)]

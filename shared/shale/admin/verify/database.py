@@ -130,7 +130,7 @@ async def verify_database(
     sums = await _check_objects(database, inventory, options, on_step)
     encrypted = _encrypted(database, sums)
     of_objects = [each for each in sums.findings.listed if encrypted is None or each.code is not Code.UNDECODABLE]
-    findings = [*inventory.findings, *of_objects, *wal_disorder(sums.seqs, database.wal)]
+    findings = [*inventory.findings, *of_objects, *wal_disorder(sums.seqs, database.wal, inventory.latest)]
     if findings:
         on_step(VerifyProgress("again", 0, len(findings), sums.read_bytes))
         # Use the id: another checkpoint may get the name meanwhile.
@@ -265,7 +265,7 @@ async def _confirmed(
         )
         sums.add(result)
     still = [each for each in seqs if each.wal_id in listed]
-    found = [*again.findings, *sums.findings.listed, *wal_disorder(still, database.wal)]
+    found = [*again.findings, *sums.findings.listed, *wal_disorder(still, database.wal, again.latest)]
     known = {(finding.object, finding.code) for finding in findings}
     return [finding for finding in found if (finding.object, finding.code) in known]
 

@@ -8,12 +8,14 @@ from typing import TypeVar
 from shale.admin.verify.inventory import Inventory, NeededSst
 from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
+from shale.protocol.checkpoints import replaced_versions
 from shale.protocol.wal_store import WalStore
 from shale.sst.verify.codes import Code
 from shale.sst.verify.finding import Finding
 from shale.sst.verify.sst import VerifyDepth, verify_sst
 from shale.sst.verify.wal_file import verify_wal_file
 from shale.store.port import ObjectStore
+from shale.types import Manifest
 
 T = TypeVar("T")
 
@@ -120,10 +122,18 @@ async def verify_part(
     return PartResult(tuple(findings), tuple(gone), tuple(seqs), rows, read_bytes, opaque, opened, blocks)
 
 
-def wal_disorder(seqs: Iterable[WalSeqs], wal: WalStore) -> Iterator[Finding]:
-    """Yield WAL files that do not start above the ones before them, which replay refuses."""
+def wal_disorder(seqs: Iterable[WalSeqs], wal: WalStore, latest: Manifest) -> Iterator[Finding]:
+    """Yield WAL files that do not start above the ones before them, which replay refuses.
+
+    After each restore in place the numbers may start again lower, once.
+    """
+    restores = len(replaced_versions(latest))
     for before, file in pairwise(sorted(seqs, key=lambda each: each.wal_id)):
-        if file.first <= before.last:
+        if file.first > before.last:
+            continue
+        if restores:
+            restores -= 1
+        else:
             what = f"it begins with seq {file.first}; file {before.wal_id} before it ends with {before.last}"
             yield Finding(wal.key(file.wal_id), what, None, Code.WAL_ORDER)
 

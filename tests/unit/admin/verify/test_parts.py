@@ -11,7 +11,7 @@ from shale.kernels.rows import rows_from_entries
 from shale.protocol.wal_store import WalStore
 from shale.sst.wal_builder import build_wal_sst
 from shale.store.memory import MemoryStore
-from shale.types import Compression, Entry
+from shale.types import Compression, Entry, Manifest
 from tests.unit.admin.verify.test_inventory import ENV
 
 
@@ -78,8 +78,8 @@ def test_rows_above_the_sequence_bound_and_files_out_of_order() -> None:
         await store.put(wal_key("db", last + 1), zombie)
         _, results = await checked(store, 1 << 20)
         seqs = [each for result in results for each in result.wal]
-        (disorder,) = wal_disorder(reversed(seqs), wal)
+        (disorder,) = wal_disorder(reversed(seqs), wal, Manifest())
         assert str(disorder) == f"{wal_key('db', last + 1)}: it begins with seq 2; file {last} before it ends with 5"
-        assert list(wal_disorder([WalSeqs(1, 1, 1), WalSeqs(3, 2, 9)], wal)) == []
+        assert list(wal_disorder([WalSeqs(1, 1, 1), WalSeqs(3, 2, 9)], wal, Manifest())) == []
 
     anyio.run(main)

@@ -1,0 +1,338 @@
+"""Makes a backup: copies what one version of the manifest needs, in an order that an interruption cannot harm.
+
+A checkpoint keeps the state.  The plan comes first, which keeps the copies from a prune.  Then the small objects: the
+manifest, and the WAL files, which the database may delete soon.  Then the SSTs that the backup store does not have.
+Then all copies are listed once more.  The document is last.  Until then the backup is not visible, and another call
+continues it.
+
+WAL files after those that the manifest knows are copied, too, so a backup has all rows that were durable at its start.
+Files before them are copied if no file is missing since the last backup: with them, a restore reaches every sequence
+number between two backups.
+"""
+
+from functools import partial
+from uuid import UUID
+
+from shale.backup.backup_store import BackupStore, UnfinishedBackup
+from shale.backup.copying import (
+    CONCURRENCY,
+    ObjectReader,
+    OnProgress,
+    Progress,
+    copy_object,
+    digest_bytes,
+    for_each,
+)
+from shale.backup.document import Backup, BackupObject, ObjectKind
+from shale.backup.journal import Journal
+from shale.backup.names import hashed_copy
+from shale.backup.planner import (
+    SourceSst,
+    first_wal_file,
+    folders,
+    lost_copies,
+    owners,
+    plan_copies,
+    source_ssts,
+)
+from shale.concurrency.gather import gather
+from shale.core.bytes_like import BytesLike
+from shale.core.lazy_dataclass import dataclass
+from shale.env import Env
+from shale.errors import CorruptionError, InvalidDbState, ManifestMissing, WalTruncated
+from shale.format.names import manifest_key, visible_range_key
+from shale.protocol.checkpoints import create_checkpoint, release_checkpoints, renew_checkpoint, resolve_checkpoint
+from shale.protocol.manifest_store import ManifestStore, StoredManifest
+from shale.protocol.markers import require_not_destroyed
+from shale.protocol.wal_completeness import require_wal_store
+from shale.protocol.wal_store import WalStore
+from shale.store.port import ObjectStore
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+from shale.types import Checkpoint, Manifest
+
+CHECKPOINT_LIFETIME_MS = 24 * 3600 * 1000
+"""Lifetime of the checkpoint of a backup, within which an interrupted one can be continued; renewed at each start."""
+CHECKPOINT_NAME = "backup"
+_WAL_AT_ONCE = 4
+log = get_logger("backup")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupSource:
+    """The database to copy.  ``wal``: the store of its WAL, if that is separate.  ``url``: what documents name it."""
+
+    store: ObjectStore
+    root: str
+    url: str
+    env: Env
+    manifests: ManifestStore
+    wal: ObjectStore | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateOptions:
+    """Options of a backup.
+
+    Args:
+        checkpoint: id or name of the state to copy; ``None``: the newest one.
+        concurrency: SSTs that are copied concurrently.
+        resume: continue an interrupted backup of this database, if there is one.
+    """
+
+    checkpoint: UUID | str | None = None
+    concurrency: int = CONCURRENCY
+    resume: bool = True
+
+
+async def create_backup(
+    source: BackupSource, target: BackupStore, options: CreateOptions, on_progress: OnProgress | None = None
+) -> Backup:
+    """Make a backup, or continue an interrupted one.
+
+    Raises:
+        LatestRecordMissing: there is no database.
+        InvalidDbState: it is half built or destroyed, or a prune runs.
+        InvalidRequestError: its WAL is in another store, which was not given.
+        AmbiguousCheckpoint: see ``resolve_checkpoint``.
+        SstMissing, WalTruncated, ManifestMissing: the database lacks an object.
+    """
+    await require_not_destroyed(source.store, source.root)
+    stored = await source.manifests.load()
+    if not stored.value.initialized:
+        raise InvalidDbState(f"the database at {source.root or '/'} is half built: a clone or a restore has not ended")
+    require_wal_store(stored.value, source.root, source.wal)
+    earlier = await target.backups()
+    plan = await _plan(source, target, options, stored, earlier)
+    run = _BackupRun(source, target, options, stored=stored, plan=plan, earlier=earlier, on_progress=on_progress)
+    return await run.run()
+
+
+async def _plan(
+    source: BackupSource,
+    target: BackupStore,
+    options: CreateOptions,
+    stored: StoredManifest,
+    earlier: tuple[Backup, ...],
+) -> UnfinishedBackup:
+    """Return the plan of the backup to continue, or of a new one, which is written."""
+    env = source.env
+    complete = {each.id for each in earlier}
+    inherited: dict[str, BackupObject] = {}
+    for found in reversed(await target.unfinished()):
+        if (found.path, found.source) != (source.root, source.url):
+            continue
+        if found.plan_id in complete:
+            await _clean_up(target, stored, found)
+            continue
+        checkpoint = stored.value.checkpoint(found.checkpoint_id)
+        is_alive = checkpoint is not None and not checkpoint.is_expired(env.clock.now_ms())
+        if is_alive and options.resume and _is_wanted(stored.value, found, options, env):
+            await target.require_no_prune()
+            if found.owns_checkpoint:
+                await renew_checkpoint(stored, env, found.checkpoint_id, lifetime_ms=CHECKPOINT_LIFETIME_MS)
+            log.info(Event.BACKUP_RESUMED, backup_id=str(found.plan_id), objects=len(found.copied))
+            return found
+        if not is_alive:
+            # Its state is gone, but what it has copied is good.
+            inherited |= {name: each for name, each in found.copied.items() if each.kind is ObjectKind.SST}
+            await target.finish(found.plan_id)
+    checkpoint = await _checkpoint(stored, options, env)
+    manifest = await _read_manifest(source.manifests, checkpoint.manifest_id)
+    ssts = source_ssts(places := owners(manifest, source.root), await _sizes(source, folders(places)))
+    plan = UnfinishedBackup(
+        plan_id=env.ids.ulid(),
+        started_ms=env.clock.now_ms(),
+        source=source.url,
+        path=source.root,
+        checkpoint_id=checkpoint.id,
+        owns_checkpoint=options.checkpoint is None,
+        manifest_id=checkpoint.manifest_id,
+        ssts=tuple(each.copy for each in ssts),
+        copied=inherited,
+    )
+    await target.start(plan)
+    if inherited:
+        await target.record(plan.plan_id, inherited.values())
+    return plan
+
+
+def _is_wanted(manifest: Manifest, found: UnfinishedBackup, options: CreateOptions, env: Env) -> bool:
+    """Return whether an interrupted backup has the state that the caller wants."""
+    if options.checkpoint is None:
+        return found.owns_checkpoint
+    return resolve_checkpoint(manifest, options.checkpoint, env.clock.now_ms()).id == found.checkpoint_id
+
+
+async def _checkpoint(stored: StoredManifest, options: CreateOptions, env: Env) -> Checkpoint:
+    if options.checkpoint is not None:
+        return resolve_checkpoint(stored.value, options.checkpoint, env.clock.now_ms())
+    return await create_checkpoint(stored, env, lifetime_ms=CHECKPOINT_LIFETIME_MS, name=CHECKPOINT_NAME)
+
+
+async def _read_manifest(manifests: ManifestStore, manifest_id: int) -> Manifest:
+    manifest = await manifests.read(manifest_id)
+    if manifest is None:
+        raise ManifestMissing(manifest_id)
+    return manifest
+
+
+async def _sizes(source: BackupSource, prefixes: tuple[str, ...]) -> dict[str, int]:
+    return {meta.key: meta.size for prefix in prefixes for meta in await source.store.list(prefix)}
+
+
+async def _clean_up(target: BackupStore, stored: StoredManifest, plan: UnfinishedBackup) -> None:
+    """Remove what a complete backup does not need any more."""
+    if plan.owns_checkpoint:
+        await release_checkpoints(stored, [plan.checkpoint_id])
+    await target.finish(plan.plan_id)
+
+
+class _BackupRun:
+    """One run of a backup."""
+
+    def __init__(
+        self,
+        source: BackupSource,
+        target: BackupStore,
+        options: CreateOptions,
+        *,
+        stored: StoredManifest,
+        plan: UnfinishedBackup,
+        earlier: tuple[Backup, ...],
+        on_progress: OnProgress | None,
+    ) -> None:
+        self._source, self._target, self._options = source, target, options
+        self._stored, self._plan, self._earlier = stored, plan, earlier
+        self._on_progress = on_progress
+        self._journal = Journal(target, plan)
+        self._wal = WalStore(source.wal or source.store, source.root, source.env)
+        # A listing that follows the plan and the look for a lock cannot show what a prune deletes later.
+        self._present: dict[str, int] = {}
+        self._known: dict[str, BackupObject] = {}
+
+    async def run(self) -> Backup:
+        """Copy what is missing and complete the backup."""
+        manifest = await _read_manifest(self._source.manifests, self._plan.manifest_id)
+        self._present = await self._target.present()
+        complete = {found.key: found for each in self._earlier for found in each.objects}
+        self._known = {**complete, **self._plan.copied}
+        small = [await self._copy_manifest(), *await self._copy_visible_range(), *await self._copy_wal(manifest)]
+        places = owners(manifest, self._source.root)
+        ssts = source_ssts(places, await _sizes(self._source, folders(places)))
+        objects = (*small, *await self._copy_ssts(ssts))
+        await self._require_all(objects)
+        added = [each for each in objects if each.key not in complete]
+        backup = await self._target.create(
+            Backup(
+                id=self._plan.plan_id,
+                started_ms=self._plan.started_ms,
+                completed_ms=self._source.env.clock.now_ms(),
+                source=self._source.url,
+                path=self._source.root,
+                manifest_id=self._plan.manifest_id,
+                checkpoint_id=self._plan.checkpoint_id,
+                last_l0_seq=manifest.last_l0_seq,
+                replay_after_wal_id=manifest.replay_after_wal_id,
+                objects=objects,
+                copied_objects=len(added),
+                copied_bytes=sum(each.size for each in added),
+            )
+        )
+        log.info(Event.BACKUP_CREATED, backup_id=str(backup.id), objects=len(objects), bytes=backup.copied_bytes)
+        await _clean_up(self._target, self._stored, self._plan)
+        return backup
+
+    async def _copy_manifest(self) -> BackupObject:
+        number = self._plan.manifest_id
+        found = await self._source.store.get(manifest_key(self._source.root, number))
+        if found is None:
+            raise ManifestMissing(number)
+        return await self._put_hashed(ObjectKind.MANIFEST, "manifest", str(number), found.data)
+
+    async def _copy_visible_range(self) -> list[BackupObject]:
+        found = await self._source.store.get(visible_range_key(self._source.root))
+        if found is None:
+            return []
+        return [await self._put_hashed(ObjectKind.VISIBLE_RANGE, "gc", "visible_range", found.data)]
+
+    async def _copy_wal(self, manifest: Manifest) -> list[BackupObject]:
+        """Copy the WAL files that replay needs, those after them, and those that continue the last backup's WAL."""
+        replay_after = manifest.replay_after_wal_id
+        journaled = {int(each.name): each for each in self._plan.copied.values() if each.kind is ObjectKind.WAL}
+        sizes = {number: each.size for number, each in journaled.items()}
+        sizes |= {int(each.id): each.size for each in await self._wal.list()}
+        first = first_wal_file(self._earlier, self._source.root, replay_after, sizes)
+        last = first - 1
+        while last + 1 in sizes:
+            last += 1
+        if last < manifest.next_wal_sst_id - 1:
+            raise WalTruncated(last + 1, f"{self._wal.key(last + 1)} is not there")
+        copied: list[BackupObject] = []
+        for start in range(first, last + 1, _WAL_AT_ONCE):
+            numbers = range(start, min(start + _WAL_AT_ONCE, last + 1))
+            copied += await gather([partial(self._copy_wal_file, each, journaled.get(each)) for each in numbers])
+        return copied
+
+    async def _copy_wal_file(self, number: int, journaled: BackupObject | None) -> BackupObject:
+        if journaled is not None and self._present.get(journaled.key) == journaled.size:
+            return journaled
+        data = await self._wal.read(number)
+        if data is None:
+            raise WalTruncated(number, f"{self._wal.key(number)} was deleted during the backup: run it again")
+        return await self._put_hashed(ObjectKind.WAL, "wal", f"{number:020}", data)
+
+    async def _put_hashed(self, kind: ObjectKind, folder: str, name: str, data: BytesLike) -> BackupObject:
+        """Store a small object under a name with its checksum, unless it is there."""
+        digest = digest_bytes(data)
+        copy = BackupObject(
+            kind=kind,
+            name=name,
+            key=hashed_copy(self._source.root, folder, name, digest.sha256),
+            size=digest.size,
+            sha256=digest.sha256,
+            encryption_key=digest.encryption_key,
+        )
+        if self._present.get(copy.key) != copy.size:
+            await self._target.store.put(self._target.key(copy.key), data)
+        if copy.key not in self._known:
+            await self._journal.add(copy)
+        return copy
+
+    async def _copy_ssts(self, ssts: tuple[SourceSst, ...]) -> list[BackupObject]:
+        plan = plan_copies(ssts, self._known, self._present)
+        progress = Progress("copy", len(plan.copy), plan.size, self._on_progress)
+        copied: list[BackupObject] = []
+
+        async def copy(sst: SourceSst) -> None:
+            reader = ObjectReader(self._source.store, sst.key, sst.size, self._source.env, progress.read)
+            digest = await copy_object(reader, self._target.store, self._target.key(sst.copy))
+            found = BackupObject(
+                kind=ObjectKind.SST,
+                name=str(sst.id),
+                key=sst.copy,
+                size=digest.size,
+                sha256=digest.sha256,
+                encryption_key=digest.encryption_key,
+            )
+            copied.append(found)
+            await self._journal.add(found)
+            progress.ended()
+
+        await for_each(plan.copy, copy, self._options.concurrency)
+        await self._journal.flush()
+        return sorted((*plan.reuse, *copied), key=lambda each: each.key)
+
+    async def _require_all(self, objects: tuple[BackupObject, ...]) -> None:
+        """Check that all copies are there.
+
+        Raises:
+            CorruptionError: one is not: another process has deleted or changed it.
+        """
+        lost = lost_copies(objects, await self._target.present())
+        if lost:
+            raise CorruptionError(
+                f"{len(lost)} copies are missing or have another size, such as this one: another process changes the "
+                "backup store; run this again",
+                path=self._target.key(lost[0].key),
+            )

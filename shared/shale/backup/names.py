@@ -1,0 +1,76 @@
+"""Names of objects below the root of a backup store.
+
+``backups/<id>.json``: one document per complete backup.  ``in-progress/<id>/``: the plan of a backup that is being made
+(``plan.json``), and what it has copied (``copied-<ulid>.json``).  ``objects/<path of a database>/``: the copies, which
+backups share.  ``prune.lock``: a prune deletes objects.
+
+SSTs keep their names: an id is never used twice.  Numbers of WAL files and manifests start again after a database was
+destroyed, so the names of these copies contain the checksum of their content.
+"""
+
+from shale.format.names import SST_SUFFIX, below, compacted_prefix
+from shale.types import Ulid
+
+DOCUMENT_SUFFIX = ".json"
+_DIGEST_CHARACTERS = 16
+
+
+def documents_prefix(root: str) -> str:
+    """Return the folder of the documents, with its slash."""
+    return below(root, "backups/")
+
+
+def document_key(root: str, backup_id: Ulid) -> str:
+    """Return the key of the document of a backup."""
+    return f"{documents_prefix(root)}{backup_id}{DOCUMENT_SUFFIX}"
+
+
+def parse_document_key(root: str, key: str) -> Ulid | None:
+    """Return the id in a listed key; ``None`` unless the key is exactly what ``document_key`` gives."""
+    name = key.removeprefix(documents_prefix(root))
+    return Ulid.parse(name.removesuffix(DOCUMENT_SUFFIX)) if name.endswith(DOCUMENT_SUFFIX) else None
+
+
+def unfinished_prefix(root: str) -> str:
+    """Return the folder of the backups in progress, with its slash."""
+    return below(root, "in-progress/")
+
+
+def unfinished_folder(root: str, backup_id: Ulid) -> str:
+    """Return the folder of one backup in progress, with its slash."""
+    return f"{unfinished_prefix(root)}{backup_id}/"
+
+
+def plan_key(root: str, backup_id: Ulid) -> str:
+    """Return the key of the plan of a backup in progress."""
+    return f"{unfinished_folder(root, backup_id)}plan{DOCUMENT_SUFFIX}"
+
+
+def journal_key(root: str, backup_id: Ulid, part: Ulid) -> str:
+    """Return the key of a list of copied objects."""
+    return f"{unfinished_folder(root, backup_id)}copied-{part}{DOCUMENT_SUFFIX}"
+
+
+def lock_key(root: str) -> str:
+    """Return the key of the lock of a prune."""
+    return below(root, "prune.lock")
+
+
+def objects_prefix(root: str) -> str:
+    """Return the folder of the copies, with its slash."""
+    return below(root, "objects/")
+
+
+def sst_copy(path: str, sst_id: Ulid) -> str:
+    """Return the name of the copy of an SST, relative to the root; ``path``: the database that owns it."""
+    return f"{compacted_prefix(database_folder(path))}{sst_id}{SST_SUFFIX}"
+
+
+def hashed_copy(path: str, folder: str, name: str, sha256: str) -> str:
+    """Return the name of a copy whose original name can be used again; relative to the root."""
+    return f"{database_folder(path)}/{folder}/{name}-{sha256[:_DIGEST_CHARACTERS]}"
+
+
+def database_folder(path: str) -> str:
+    """Return the folder of the copies of one database, relative to the root, without a slash at the end."""
+    return f"objects/{path}" if path else "objects"

@@ -1,0 +1,156 @@
+"""What a backup copies and what a prune deletes, as pure functions of what there is."""
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from shale.backup.backup_store import BackupStore
+from shale.backup.document import Backup, BackupObject, ObjectKind, decode_backup, encode_backup
+from shale.backup.planner import (
+    PruneRules,
+    SourceSst,
+    Unfinished,
+    first_wal_file,
+    joined_wal,
+    lost_copies,
+    plan_copies,
+    plan_prune,
+    source_ssts,
+)
+from shale.crypto.key_names import key_name_of
+from shale.errors import CorruptionError, InvalidDbState, InvalidRequestError, SstMissing
+from shale.store.memory import MemoryStore
+from shale.types import Ulid
+from tests.unit.backup.databases import environment
+
+DAY_MS = 86_400_000
+
+
+def object_of(kind: ObjectKind, name: str, key: str = "", size: int = 100, sha: str = "aa") -> BackupObject:
+    return BackupObject(kind=kind, name=name, key=key or f"objects/db/{kind}/{name}", size=size, sha256=sha)
+
+
+def backup_of(number: int, *objects: BackupObject, path: str = "db", replay_after: int = 0) -> Backup:
+    return Backup(
+        id=Ulid.from_parts(number, 0),
+        started_ms=number * DAY_MS,
+        completed_ms=number * DAY_MS + 1,
+        source=f"file:///data/{path}",
+        path=path,
+        manifest_id=number,
+        checkpoint_id=UUID(int=number),
+        last_l0_seq=7,
+        replay_after_wal_id=replay_after,
+        objects=(object_of(ObjectKind.MANIFEST, str(number)), *objects),
+        copied_objects=1,
+        copied_bytes=2,
+    )
+
+
+def sst(number: int) -> BackupObject:
+    return object_of(ObjectKind.SST, str(Ulid(number)))
+
+
+def wal(number: int, size: int = 100, sha: str = "") -> BackupObject:
+    return object_of(ObjectKind.WAL, str(number), size=size, sha=sha or f"sha {number}")
+
+
+def test_a_document_is_read_back_and_a_changed_one_is_refused() -> None:
+    backup = backup_of(3, replace(sst(1), encryption_key="2026"), wal(4))
+    data = encode_backup(backup)
+    assert decode_backup(data, path="x") == backup
+    assert backup.encryption_keys == ("2026",)
+    assert b'"schema_version": 1' in data
+    for wrong in (data.replace(b"2026", b"2027"), b"{}", b"[]", data[:-4], data.replace(b": 1,", b": 9,", 1)):
+        with pytest.raises(CorruptionError, match="x: "):
+            decode_backup(wrong, path="x")
+
+
+def test_a_copy_is_used_again_only_with_a_checksum_and_the_right_size() -> None:
+    ssts = [SourceSst(id=Ulid(number), key="", size=100, copy=sst(number).key) for number in range(1, 5)]
+    known = {sst(number).key: sst(number) for number in (1, 2, 3)}
+    plan = plan_copies(ssts, known, {sst(1).key: 100, sst(2).key: 99, sst(4).key: 100})
+    assert [int(each.id) for each in plan.copy] == [2, 3, 4]
+    assert plan.reuse == (sst(1),)
+    assert plan.size == 300
+    assert lost_copies([sst(1), sst(2)], {sst(1).key: 100}) == (sst(2),)
+    with pytest.raises(SstMissing):
+        source_ssts({Ulid(1): "db"}, {})
+
+
+def test_the_wal_begins_with_the_last_file_that_the_last_backup_has() -> None:
+    sizes = dict.fromkeys(range(1, 9), 100) | {6: 0}
+    assert first_wal_file([], "db", 6, sizes) == 5, "the last file with rows before replay"
+    assert first_wal_file([], "db", 0, sizes) == 1
+    earlier = [backup_of(1, wal(2), wal(3), wal(4, size=0)), backup_of(2, wal(7), path="other")]
+    assert first_wal_file(earlier, "db", 6, sizes) == 3
+    assert first_wal_file(earlier, "db", 2, sizes) == 3
+    del sizes[4]
+    assert first_wal_file(earlier, "db", 6, sizes) == 5, "a file is missing since the last backup"
+
+
+def test_wal_files_are_joined_only_over_a_common_file() -> None:
+    base = backup_of(1, wal(2), wal(3), wal(4, size=0), replay_after=1)
+    assert list(joined_wal(base, [])) == [2, 3, 4]
+    continued = backup_of(2, wal(3), wal(4, size=0), wal(5), replay_after=4)
+    assert list(joined_wal(base, [continued])) == [2, 3, 4, 5]
+    other = backup_of(2, wal(3, sha="another"), wal(4), wal(5), replay_after=4)
+    assert list(joined_wal(base, [other])) == [2, 3, 4]
+    gap = backup_of(2, wal(3), wal(6), replay_after=5)
+    assert list(joined_wal(base, [gap])) == [2, 3, 4]
+
+
+def test_a_prune_keeps_what_remaining_backups_and_those_in_progress_need() -> None:
+    backups = [backup_of(1, sst(1), sst(2)), backup_of(2, sst(2), sst(3)), backup_of(3, sst(3), path="other")]
+    present = {each.key: each.size for backup in backups for each in backup.objects} | {
+        sst(9).key: 5,
+        "objects/db/wal/held": 6,
+        "objects/other/wal/lost": 7,
+    }
+    running = Unfinished(id=Ulid(9), path="db", started_ms=8 * DAY_MS, keys=frozenset({sst(9).key}))
+    plan = plan_prune(backups, [running], present, PruneRules(keep=1), 9 * DAY_MS)
+    assert plan.removed == (backups[0],)
+    assert [name for name, _ in plan.objects] == sorted({sst(1).key, "objects/other/wal/lost"})
+    rules = PruneRules(keep=1, abandoned_after_ms=DAY_MS)
+    plan = plan_prune(backups, [running], present, rules, 9 * DAY_MS)
+    assert plan.abandoned == (running,)
+    assert {name for name, _ in plan.objects} >= {sst(9).key, "objects/db/wal/held", backups[0].manifest.key}
+    assert plan.size == sum(present[name] for name, _ in plan.objects)
+
+
+def test_both_rules_of_a_prune_must_allow_a_removal() -> None:
+    backups = [backup_of(number, sst(number)) for number in range(1, 6)]
+
+    def removed(**rules: int) -> list[int]:
+        plan = plan_prune(backups, [], {}, PruneRules(**rules), 6 * DAY_MS)
+        return [each.manifest_id for each in plan.removed]
+
+    assert removed(keep=2) == [1, 2, 3]
+    assert removed(older_than_ms=4 * DAY_MS) == [1, 2]
+    assert removed(keep=4, older_than_ms=4 * DAY_MS) == [1]
+    assert removed(keep=0) == [1, 2, 3, 4, 5]
+    with pytest.raises(InvalidRequestError):
+        PruneRules()
+    with pytest.raises(InvalidRequestError):
+        PruneRules(keep=-1)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_lock_stops_backups_and_other_prunes(anyio_backend: str) -> None:
+    store = BackupStore(MemoryStore(), "b", environment())
+    await store.lock(break_lock=False)
+    with pytest.raises(InvalidDbState, match="a prune runs"):
+        await store.require_no_prune()
+    with pytest.raises(InvalidDbState, match="another prune runs"):
+        await store.lock(break_lock=False)
+    await store.lock(break_lock=True)
+    await store.unlock()
+    await store.require_no_prune()
+
+
+def test_the_name_of_a_key_is_read_from_the_first_bytes_of_an_object() -> None:
+    assert key_name_of(b"\x01\x03k-1" + bytes(12)) == "k-1"
+    for plain in (b"", b"\x01", b"\x01\x09short", b"\x00\x03k-1", b"\x01\x02a\x00", b"\x28\xb5\x2f\xfd"):
+        assert key_name_of(plain) is None
