@@ -23,10 +23,9 @@ from shale.service.access import AccessTokens, Role
 from shale.service.http.bearer import BearerAuth
 from shale.service.http.bodies import JSON
 from shale.service.http.problems import Problem, busy, problem_from, response
+from shale.service.http.request_id import safe_request_id
 from shale.service.http.server_url import server_url
 from shale.telemetry.metrics import Metrics
-
-REQUEST_ID_MAX = 128
 
 SNAPSHOT_PREFIX = b"/v1/snapshots/"
 _BATCH_OF_IDS = 1 << 20
@@ -117,7 +116,7 @@ class Api:
         start_s = self._monotonic_s()
         self._free -= 1
         try:
-            request_id = _given_id(call) or next(self._request_ids)
+            request_id = safe_request_id(call.header(b"x-request-id")) or next(self._request_ids)
             structlog.contextvars.bind_contextvars(request_id=request_id)
             failure: Exception | None = None
             try:
@@ -200,14 +199,6 @@ class _RequestIds:
             self._left = _BATCH_OF_IDS
         self._left -= 1
         return f"{self._prefix}{self._left:05X}"
-
-
-def _given_id(call: Request) -> str:
-    """Return the request id of the client, if it is safe for a log line, else an empty string."""
-    given = call.header(b"x-request-id")
-    if given is None:
-        return ""
-    return given if len(given) <= REQUEST_ID_MAX and given.isprintable() and given.isascii() else ""
 
 
 def _path(name: str) -> bytes:

@@ -15,7 +15,9 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
+from shale.env import Env, Ids
 from shale.service.access import AccessTokens
+from shale.service.audit import AuditMiddleware
 from shale.service.build import FORMATS, revision, version
 from shale.service.health import Health, HealthReport
 from shale.service.http.bearer import BearerAuthMiddleware
@@ -27,6 +29,7 @@ from shale.telemetry.metrics import Metrics
 
 log = get_logger("admin")
 
+PREFIX = "/v1/admin/"
 NO_STORE = {"Cache-Control": "no-store"}
 SERVED_TO_THE_END = frozenset({"/metrics", "/livez", "/readyz", "/startupz", "/statusz"})
 LEVELS = ("debug", "info", "warning", "error", "critical")
@@ -35,7 +38,9 @@ LEVELS = ("debug", "info", "warning", "error", "critical")
 class AdminApp:
     """The ASGI application of the admin port.  ``tokens`` protect the paths below ``/v1/admin/``."""
 
-    def __init__(self, health: Health, metrics: Metrics, tokens: AccessTokens | None = None) -> None:
+    def __init__(
+        self, health: Health, metrics: Metrics, tokens: AccessTokens | None = None, ids: Ids | None = None
+    ) -> None:
         self.tokens = AccessTokens() if tokens is None else tokens
         self._health = health
         self._metrics = metrics
@@ -50,7 +55,8 @@ class AdminApp:
             ],
             exception_handlers={HTTPException: _not_served},
         )
-        self.asgi = BearerAuthMiddleware(self._serve, "/v1/admin/", self.tokens)
+        protected = BearerAuthMiddleware(self._serve, PREFIX, self.tokens)
+        self.asgi = AuditMiddleware(protected, PREFIX, self.tokens, metrics, Env.system().ids if ids is None else ids)
 
     def add_route(self, route: BaseRoute) -> None:
         """Add a route, for example the writer's flush."""

@@ -18,6 +18,7 @@ from shale.format.names import boundary_key, wal_prefix
 from shale.service import lean_structlog
 from shale.service.access import AccessTokens
 from shale.service.admin import AdminApp, register_process_metrics
+from shale.service.audit_file import open_audit_file
 from shale.service.build import version
 from shale.service.config.reload import Reloader
 from shale.service.config.settings import DaemonSettings, LoadedSettings, load_settings
@@ -120,7 +121,9 @@ class _Shell(Generic[S]):
 
     async def _serve_and_work(self, started_s: float) -> None:
         section = self._settings.admin
-        admin = AdminApp(self._health, self._metrics, self._admin_tokens)
+        admin = AdminApp(self._health, self._metrics, self._admin_tokens, self._env.ids)
+        if self._settings.audit.file is not None:
+            open_audit_file(self._settings.audit.file)
         listener = open_socket(section.host, section.port, setting="admin.port")
         self._admin_port = listener.getsockname()[1]
         status = partial(self._status, started_s)

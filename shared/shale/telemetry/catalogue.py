@@ -62,6 +62,10 @@ _PROCESS = (
     _gauge("shale_tasks", "Tasks that exist on the event loop.", db=False),
     _gauge("shale_executor_queue", "Pieces of CPU work that wait for a thread.", db=False),
     _gauge("shale_metrics_sample_ratio", "Share of requests whose latency is observed.", db=False),
+    _counter(
+        "shale_admin_calls_total", "Calls of the admin port that may change something.", "outcome",
+        outcome=("completed", "failed", "refused"),
+    ),
     _counter("shale_http_requests_total", "Answers sent by the network interface.", "route", "status"),
     _histogram(
         "shale_http_request_duration_seconds", STORE_SECONDS, "Time from the request to the end of its answer.", "route"

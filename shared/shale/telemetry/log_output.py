@@ -21,6 +21,8 @@ _SECRET_NAME = re.compile(r"secret|token|password|authorization|credential|signa
 _SIGNED_URL = re.compile(r"(?i)([?&](?:x-amz-signature|x-amz-credential|x-amz-security-token|sig|signature)=)[^&\s]+")
 _URL_PASSWORD = re.compile(r"(://[^/\s:@]+:)[^/\s@]+@")
 HIDDEN = "***"
+AUDIT_COMPONENT = "audit"
+"""The logger of the audit log, which writes at every level of the log."""
 _FIRST = ("ts", "level", "event", "component", "db")
 
 
@@ -80,20 +82,23 @@ def configure_logging(
     """
     out = stream if stream is not None else sys.stderr
     as_json = format_ == "json" or (format_ == "auto" and not out.isatty())
-    as_lines: list[Processor] = [
-        structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False)),
-        _in_order,
-        _render_json,
-    ]
     colored = structlog.dev.ConsoleRenderer(colors=out.isatty(), timestamp_key="ts")
     handler = logging.StreamHandler(out)
-    handler.setFormatter(_formatter(as_lines if as_json else [colored], full_keys=full_keys))
-    RECENT_EVENTS.setFormatter(_formatter(as_lines, full_keys=False))
+    handler.setFormatter(json_formatter(full_keys=full_keys) if as_json else _formatter([colored], full_keys=full_keys))
+    RECENT_EVENTS.setFormatter(json_formatter())
     root = logging.getLogger()
     root.handlers[:] = [handler, RECENT_EVENTS]
     root.setLevel(logging.WARNING)
     set_level(level)
+    logging.getLogger(f"shale.{AUDIT_COMPONENT}").setLevel(logging.INFO)
     return handler
+
+
+def json_formatter(*, full_keys: bool = False) -> logging.Formatter:
+    """Return the formatter of JSON lines."""
+    tracebacks = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+    last: list[Processor] = [structlog.processors.ExceptionRenderer(tracebacks), _in_order, _render_json]
+    return _formatter(last, full_keys=full_keys)
 
 
 def _formatter(last: list[Processor], *, full_keys: bool) -> logging.Formatter:

@@ -27,6 +27,7 @@ from shale.merge_operators import resolve_operator
 from shale.protocol.options import MissingBoundary
 from shale.service.access import Role, TokenRole
 from shale.service.config import config_sources
+from shale.service.config.audit_section import AuditSection
 from shale.service.config.config_sources import ConfigLayer, Names
 from shale.service.config.manifest_section import ManifestSection
 from shale.service.config.sections import (
@@ -83,6 +84,7 @@ class DaemonSettings(BaseSettings):
     manifest: ManifestSection = ManifestSection()
     admin: AdminSection = AdminSection()
     tokens: TokensSection = TokensSection()
+    audit: AuditSection = AuditSection()
     log: LogSection = LogSection()
     shutdown: ShutdownSection = ShutdownSection()
     ready: ReadySection = ReadySection()

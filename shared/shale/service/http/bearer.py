@@ -28,14 +28,20 @@ class BearerAuth:
             return
         if self._tokens.is_closed:
             raise _closed()
-        scheme, _, token = (authorization or "").partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
+        token = token_of(authorization)
+        if token is None:
             raise _unauthorized("a bearer token is required", "Bearer")
-        found = self._tokens.role_of(token.strip().encode())
+        found = self._tokens.role_of(token)
         if found is None:
             raise _unauthorized("the bearer token is unknown", 'Bearer error="invalid_token"')
         if found < role:
             raise _forbidden(found, role)
+
+
+def token_of(authorization: str | None) -> bytes | None:
+    """Return the bearer token of an ``Authorization`` header; ``None`` if it has none."""
+    scheme, _, token = (authorization or "").partition(" ")
+    return token.strip().encode() if scheme.lower() == "bearer" and token.strip() else None
 
 
 class BearerAuthMiddleware:
