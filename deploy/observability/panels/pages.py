@@ -34,7 +34,13 @@ FLEET = Row(
             f"topk(12, {UNFLUSHED_USE})",
             0.9,
         ),
-        one("Lag of readers", "SlateDBReaderStale beyond 50 s.", "s", "{{db}} {{instance}}", f"topk(12, {LAG})", 50),
+        one(
+            "Lag of readers",
+            "SlateDBReaderStale beyond five poll intervals.",
+            "s",
+            "{{db}} {{instance}}",
+            f"topk(12, {LAG})",
+        ),
         one(
             "Corrupt objects",
             "SlateDBCorruption at the first one.",

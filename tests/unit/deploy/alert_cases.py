@@ -12,37 +12,144 @@ class Case(NamedTuple):
     step: str = "1m"
 
 
+def _role(component: str, metric: str, *, labels: str = "") -> Case:
+    """Return the case of a daemon that is gone, and of one that works."""
+    info = f'shale_daemon_info{{db="a",component="{component}",job="j",instance="i"}}'
+    role, own = 'shale_role{role="active",job="j",instance="i"}', f'{metric}{{db="a",job="j",instance="i"{labels}}}'
+    return Case(
+        "60m",
+        {info: "1x5 stale", role: "1x5 stale", own: "1x5 stale"},
+        {info: "1x90", role: "1x90", own: "1x90"},
+    )
+
+
+def _never_ready(component: str) -> Case:
+    """Return the case of a daemon that serves its metrics and does not get ready, for example without a store."""
+    info = f'shale_daemon_info{{db="a",component="{component}",job="j",instance="i"}}'
+    return Case(
+        "60m",
+        {info: "1x90", 'shale_role{role="active",job="j",instance="i"}': "0x90"},
+        {'shale_daemon_info{db="a",component="other",job="j",instance="i"}': "1x90"},
+    )
+
+
+def _exit(code: int, *, other: int) -> Case:
+    """Return the case of a daemon that shows an exit code for one scrape."""
+    name = 'shale_exit_code{db="a",component="writer",job="j",instance="i"}'
+    return Case("12m", {name: f"0x4 {code}x1 stale"}, {name: f"0x4 {other}x1 stale"})
+
+
+def _terminated(code: int, *, other: int) -> Case:
+    """Return the case of a container that Kubernetes restarted, and of one that ended with another code."""
+    labels = 'namespace="n",pod="p",container="writer"'
+    ended = f"kube_pod_container_status_last_terminated_exitcode{{{labels}}}"
+    restarts = f"kube_pod_container_status_restarts_total{{{labels}}}"
+    return Case("12m", {ended: f"{code}x20", restarts: "3x8 4x12"}, {ended: f"{other}x20", restarts: "3x8 4x12"})
+
+
+def _failed_writes() -> Case:
+    """Return the case of Redis clients whose writes fail, and of clients that make mistakes."""
+    calls = 'shale_resp_commands_total{db="a",instance="i",command="set"}'
+    failures = 'shale_resp_failures_total{db="a",instance="i",command="set"}'
+    mistakes = 'shale_resp_errors_total{db="a",instance="i",command="set"}'
+    return Case(
+        "110m",
+        {calls: "0+100x120", failures: "0+5x120", mistakes: "0+5x120"},
+        {calls: "0+100x120", failures: "0x120", mistakes: "0+50x120"},
+    )
+
+
 CASES = {
-    "SlateDBWriterDown": Case(
-        "60m",
-        {'slatedb_db_unflushed_limit_bytes{db="a",job="j",instance="i"}': "1x5 stale"},
+    "SlateDBWriterDown": _role("writer", "slatedb_db_unflushed_limit_bytes"),
+    "SlateDBCompactorDown": _role("compactor", "slatedb_compactor_epoch"),
+    "SlateDBGCDown": _role("gc", "slatedb_gc_interval_seconds", labels=',resource="wal"'),
+    "SlateDBReaderDown": _role("reader", "slatedb_reader_visible_timestamp_seconds"),
+    "ShaleInstanceDown": Case(
+        "30m",
         {
-            'slatedb_db_unflushed_limit_bytes{db="a",job="j",instance="i"}': "1x90",
-            'shale_role{role="active",job="j",instance="i"}': "1x90",
+            'shale_daemon_info{db="a",component="reader",job="r",instance="i1"}': "1x40",
+            'shale_daemon_info{db="a",component="reader",job="r",instance="i2"}': "1x5 stale",
+            'shale_role{role="active",job="r",instance="i1"}': "1x40",
+            'shale_role{role="active",job="r",instance="i2"}': "1x5 stale",
+            'up{job="r",instance="i1"}': "1x40",
+            'up{job="r",instance="i2"}': "1x5 0x40",
+        },
+        {
+            'shale_daemon_info{db="a",component="reader",job="r",instance="i1"}': "1x40",
+            'shale_daemon_info{db="a",component="reader",job="r",instance="i2"}': "1x5 stale",
+            'shale_role{role="standby",job="r",instance="i1"}': "1x40",
+            'up{job="r",instance="i1"}': "1x40",
+            'up{job="r",instance="i2"}': "1x5 stale",
         },
     ),
-    "SlateDBCompactorDown": Case(
-        "60m",
-        {'slatedb_compactor_last_success_timestamp_seconds{db="a",job="j",instance="i"}': "1x5 stale"},
+    "ShaleCrashLoop": Case(
+        "20m",
+        {'kube_pod_container_status_restarts_total{namespace="n",pod="p",container="writer"}': "0x5 1x2 2x3 3x4 4x10"},
+        {'kube_pod_container_status_restarts_total{namespace="n",pod="p",container="writer"}': "4x8 5x20"},
+    ),
+    "ShaleProcessFailed": _exit(78, other=69),
+    "SlateDBProtocolPanic": _exit(70, other=65),
+    "SlateDBWriteAvailabilityBudgetBurn": Case(
+        "100m",
         {
-            'slatedb_compactor_last_success_timestamp_seconds{db="a",job="j",instance="i"}': "1x90",
-            'shale_role{role="active",job="j",instance="i"}': "1x90",
+            'shale_http_requests_total{db="a",route="kv",status="5xx"}': "0+5x120",
+            'shale_http_requests_total{db="a",route="kv",status="2xx"}': "0+95x120",
+        },
+        {
+            'shale_http_requests_total{db="a",route="kv",status="4xx"}': "0+5x120",
+            'shale_http_requests_total{db="a",route="kv",status="2xx"}': "0+95x120",
         },
     ),
-    "SlateDBGCDown": Case(
-        "60m",
-        {'slatedb_gc_cutoff_timestamp_seconds{db="a",job="j",instance="i"}': "1x5 stale"},
+    "SlateDBWriteAvailabilityBudgetBurnSlow": _failed_writes(),
+    "SlateDBObjectStoreDown": Case(
+        "10m",
+        {'slatedb_object_store_up{db="a",component="writer",job="j",instance="i"}': "1x2 0x20"},
+        {'slatedb_object_store_up{db="a",component="writer",job="j",instance="i"}': "0 0 1 0 0 1 0 0 1 0 0 1 0"},
+    ),
+    "SlateDBFencingFlap": Case(
+        "15m",
+        {f'slatedb_manifest_writer_epoch{{db="a",instance="i{n}"}}': f"_x{2 * n} {n + 1}x1 stale" for n in range(8)},
         {
-            'slatedb_gc_cutoff_timestamp_seconds{db="a",job="j",instance="i"}': "1x90",
-            'shale_role{role="active",job="j",instance="i"}': "1x90",
+            'slatedb_manifest_writer_epoch{db="a",instance="i1"}': "1x20",
+            'slatedb_manifest_writer_epoch{db="a",instance="i2"}': "_x10 2x10",
+            'slatedb_compactor_epoch{db="a"}': "4x20",
         },
     ),
-    "SlateDBReaderDown": Case(
-        "60m",
-        {'slatedb_reader_visible_timestamp_seconds{db="a",job="j",instance="i"}': "1x5 stale"},
+    "SlateDBWorkerHeartbeatStale": Case(
+        "10m",
         {
-            'slatedb_reader_visible_timestamp_seconds{db="a",job="j",instance="i"}': "1x90",
-            'shale_role{role="active",job="j",instance="i"}': "1x90",
+            'slatedb_compactor_worker_heartbeat_timestamp_seconds{db="a",worker="w"}': "0x20",
+            'slatedb_compactor_worker_heartbeat_timeout_seconds{db="a",instance="c"}': "30x20",
+            'slatedb_compactor_running{db="a",worker="w"}': "1x20",
+        },
+        {
+            'slatedb_compactor_worker_heartbeat_timestamp_seconds{db="a",worker="w"}': "0x20",
+            'slatedb_compactor_worker_heartbeat_timeout_seconds{db="a",instance="c"}': "600x20",
+            'slatedb_compactor_running{db="a",worker="w"}': "1x20",
+        },
+    ),
+    "SlateDBGCNotRunning": Case(
+        "80m",
+        {
+            'slatedb_gc_last_success_timestamp_seconds{db="a",resource="wal"}': "60x90",
+            'slatedb_gc_interval_seconds{db="a",resource="wal"}': "600x90",
+        },
+        {
+            'slatedb_gc_last_success_timestamp_seconds{db="a",resource="wal"}': "60x90",
+            'slatedb_gc_interval_seconds{db="a",resource="wal"}': "3600x90",
+        },
+    ),
+    "SlateDBReaderStale": Case(
+        "15m",
+        {
+            'slatedb_reader_visible_timestamp_seconds{db="a",job="r",instance="i"}': "60x30",
+            'slatedb_reader_poll_interval_seconds{db="a",job="r",instance="i"}': "10x30",
+            'slatedb_db_write_ops_total{db="a",job="w",instance="w"}': "0+60x30",
+        },
+        {
+            'slatedb_reader_visible_timestamp_seconds{db="a",job="r",instance="i"}': "60x30",
+            'slatedb_reader_poll_interval_seconds{db="a",job="r",instance="i"}': "600x30",
+            'slatedb_db_write_ops_total{db="a",job="w",instance="w"}': "0+60x30",
         },
     ),
     "SlateDBMultipleWriters": Case(
@@ -74,11 +181,6 @@ CASES = {
             'shale_role{role="active",job="j",instance="i1"}': "1x30",
             'shale_role{role="active",job="j",instance="i2"}': "0x30",
         },
-    ),
-    "SlateDBFencingFlap": Case(
-        "15m",
-        {'slatedb_manifest_writer_epoch{db="a"}': "1+1x20"},
-        {'slatedb_manifest_writer_epoch{db="a"}': "1x10 2x10", 'slatedb_compactor_epoch{db="a"}': "4x20"},
     ),
     "SlateDBFenced": Case(
         "10m",
@@ -251,26 +353,10 @@ CASES = {
         {'slatedb_compactor_jobs_failed_total{db="a"}': "0x10 1x50"},
         {'slatedb_compactor_jobs_failed_total{db="a"}': "3x60"},
     ),
-    "SlateDBWorkerHeartbeatStale": Case(
-        "10m",
-        {
-            'slatedb_compactor_worker_heartbeat_timestamp_seconds{db="a",worker="w"}': "0x20",
-            'slatedb_compactor_running{db="a",worker="w"}': "1x20",
-        },
-        {
-            'slatedb_compactor_worker_heartbeat_timestamp_seconds{db="a",worker="w"}': "0+60x20",
-            'slatedb_compactor_running{db="a",worker="w"}': "1x20",
-        },
-    ),
     "SlateDBJobsReclaimed": Case(
         "65m",
         {'slatedb_compactor_jobs_reclaimed_total{db="a"}': "0+1x70"},
         {'slatedb_compactor_jobs_reclaimed_total{db="a"}': "0x30 1x40"},
-    ),
-    "SlateDBGCNotRunning": Case(
-        "80m",
-        {'slatedb_gc_last_success_timestamp_seconds{db="a",resource="wal"}': "60x90"},
-        {'slatedb_gc_last_success_timestamp_seconds{db="a",resource="wal"}': "60+60x90"},
     ),
     "SlateDBGarbageGrowing": Case(
         "30h",
@@ -295,17 +381,6 @@ CASES = {
             'slatedb_checkpoints{db="a",state="no_expiry"}': "0x760",
         },
         step="1h",
-    ),
-    "SlateDBReaderStale": Case(
-        "15m",
-        {
-            'slatedb_reader_visible_timestamp_seconds{db="a",job="r",instance="i"}': "60x30",
-            'slatedb_db_write_ops_total{db="a",job="w",instance="w"}': "0+60x30",
-        },
-        {
-            'slatedb_reader_visible_timestamp_seconds{db="a",job="r",instance="i"}': "0+60x30",
-            'slatedb_db_write_ops_total{db="a",job="w",instance="w"}': "0+60x30",
-        },
     ),
     "SlateDBReaderLeaseLost": Case(
         "12m",
@@ -419,3 +494,67 @@ CASES = {
         {'shale_config_last_reload_success{instance="i"}': "1x20"},
     ),
 }
+
+MORE_CASES = (
+    ("SlateDBWriterDown", _never_ready("writer")),
+    ("SlateDBCompactorDown", _never_ready("compactor")),
+    ("SlateDBGCDown", _never_ready("gc")),
+    ("SlateDBReaderDown", _never_ready("reader")),
+    (
+        "SlateDBWriterDown",  # after ten days, too
+        Case(
+            "240h",
+            {'shale_daemon_info{db="a",component="writer",job="j",instance="i"}': "1x5 stale"},
+            {'shale_daemon_info{db="a",component="compactor",job="j",instance="i"}': "1x5 stale"},
+            step="1h",
+        ),
+    ),
+    (
+        "SlateDBReaderDown",  # one of two works
+        Case(
+            "60m",
+            {f'shale_daemon_info{{db="a",component="reader",job="j",instance="i{n}"}}': "1x90" for n in (1, 2)},
+            {
+                **{f'shale_daemon_info{{db="a",component="reader",job="j",instance="i{n}"}}': "1x90" for n in (1, 2)},
+                'shale_role{role="active",job="j",instance="i1"}': "1x90",
+                'shale_role{role="active",job="j",instance="i2"}': "0x90",
+                'slatedb_reader_visible_timestamp_seconds{db="a",job="j",instance="i1"}': "1x90",
+            },
+        ),
+    ),
+    (
+        "SlateDBGCNotRunning",  # it never succeeded since its start
+        Case(
+            "80m",
+            {
+                'slatedb_gc_last_success_timestamp_seconds{db="a",resource="wal",job="j",instance="i"}': "0x90",
+                'slatedb_gc_interval_seconds{db="a",resource="wal",job="j",instance="i"}': "600x90",
+                'shale_start_timestamp_seconds{job="j",instance="i"}': "60x90",
+            },
+            {
+                'slatedb_gc_last_success_timestamp_seconds{db="a",resource="wal",job="j",instance="i"}': "0x90",
+                'slatedb_gc_interval_seconds{db="a",resource="wal",job="j",instance="i"}': "0x90",
+                'shale_start_timestamp_seconds{job="j",instance="i"}': "60x90",
+            },
+        ),
+    ),
+    (
+        "ShaleCrashLoop",  # without Kubernetes
+        Case(
+            "20m",
+            {'shale_start_timestamp_seconds{job="j",instance="i"}': "1x7 2x2 3x2 4x20"},
+            {'shale_start_timestamp_seconds{job="j",instance="i"}': "1x7 2x20"},
+        ),
+    ),
+    ("SlateDBFenced", _exit(80, other=75)),
+    ("SlateDBFenced", _terminated(80, other=75)),
+    ("SlateDBCorruption", _exit(65, other=70)),
+    ("SlateDBCorruption", _terminated(65, other=70)),
+    ("SlateDBProtocolPanic", _terminated(70, other=65)),
+    ("ShaleProcessFailed", _exit(81, other=80)),
+    ("ShaleProcessFailed", _terminated(77, other=80)),
+    ("ShaleProcessFailed", _terminated(81, other=75)),
+    ("SlateDBWriteErrors", _failed_writes()),
+    ("SlateDBWriteAvailabilityBudgetBurn", _failed_writes()),
+)
+"""Further ways in which an alert fires."""

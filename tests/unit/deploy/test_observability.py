@@ -18,7 +18,7 @@ from shale.telemetry.spec import MetricKind
 from tests.external_tools import require_tool
 from tests.paths import REPOSITORY
 
-from .alert_cases import CASES
+from .alert_cases import CASES, MORE_CASES
 
 HERE = REPOSITORY / "deploy" / "observability"
 RUNBOOKS = REPOSITORY / "docs" / "runbooks"
@@ -158,9 +158,9 @@ def test_alerts_fire_when_they_should_and_only_then(rules: Path, step: str, tmp_
     """One file per alert, and steps as long as the alerts look back: promtool evaluates every rule at every step."""
     groups = yaml.safe_load(rules.read_text())["groups"]
     names = {rule["alert"] for group in groups for rule in group["rules"] if "alert" in rule}
-    cases = {name: CASES[name] for name in sorted(names) if CASES[name].step == step}
+    cases = [(name, case) for name, case in (*CASES.items(), *MORE_CASES) if name in names and case.step == step]
     tests = []
-    for name, case in cases.items():
+    for name, case in cases:
         for series, samples in ((case.firing, [{"labels": "{}", "value": 1}]), (case.quiet, [])):
             expression = f'count(count by (alertname) (ALERTS{{alertname="{name}", alertstate="firing"}}))'
             wanted = {"expr": expression, "eval_time": case.at, "exp_samples": samples}
