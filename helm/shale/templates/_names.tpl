@@ -55,6 +55,15 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- if .image.digest }}{{ printf "%s@%s" .image.repository .image.digest }}{{ else }}{{ printf "%s:%s" .image.repository (default .root.Chart.AppVersion .image.tag) }}{{ end }}
 {{- end }}
 
+{{- /* One image over another, as JSON: empty keys override nothing, and a tag or a digest replaces both. */ -}}
+{{- define "shale.mergedImage" -}}
+{{- $own := dict }}
+{{- range $key, $value := default dict .own }}{{ if $value }}{{ $_ := set $own $key $value }}{{ end }}{{ end }}
+{{- $base := deepCopy .base }}
+{{- if or $own.tag $own.digest }}{{ $base = omit $base "tag" "digest" }}{{ end }}
+{{- mergeOverwrite $base $own | toJson }}
+{{- end }}
+
 {{- /* The version of an image as a label; a digest alone tells none.  It follows the image, not the chart, so that an upgrade of one role leaves the pods of the others alone. */ -}}
 {{- define "shale.imageVersion" -}}
 {{- if or .image.tag (not .image.digest) }}{{ default .root.Chart.AppVersion .image.tag | trunc 63 | trimAll "-_." }}{{ end }}

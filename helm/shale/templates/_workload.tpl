@@ -7,7 +7,9 @@ those of all roles and of the database), store, config and accountName.
 {{- $all := .root.Values }}
 {{- $database := default dict .database }}
 {{- $values := mergeOverwrite (deepCopy (index $all .role)) (deepCopy (default dict (index $database .role))) }}
-{{- range $key := list "podLabels" "podAnnotations" "nodeSelector" "podSecurityContext" "securityContext" "lifecycle" "extraPodSpec" "image" }}
+{{- $image := include "shale.mergedImage" (dict "base" $all.image "own" $values.image) | fromJson }}
+{{- $_ := set $values "image" $image }}
+{{- range $key := list "podLabels" "podAnnotations" "nodeSelector" "podSecurityContext" "securityContext" "lifecycle" "extraPodSpec" }}
 {{- $merged := mergeOverwrite (deepCopy (index $all $key)) (deepCopy (default dict (index $values $key))) }}
 {{- $_ := set $values $key (include "shale.withoutNull" $merged | fromYaml) }}
 {{- end }}

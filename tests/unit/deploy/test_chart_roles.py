@@ -29,7 +29,9 @@ def test_each_step_of_an_upgrade_restarts_one_role() -> None:
         assert container(after[role])["image"] == "shale:1.1.0"
         assert after[role]["metadata"]["labels"]["app.kubernetes.io/version"] == "1.1.0"
         before = after
-    assert before == templates(*ALL_ROLES, "--set", "image.tag=1.1.0")
+    for role in STEPS:
+        arguments += ["--set", f"{role}.image.tag="]
+    assert before == templates(*arguments, "--set", "image.tag=1.1.0")
 
 
 def test_the_page_upgrades_in_this_order() -> None:
@@ -50,6 +52,9 @@ def test_a_digest_is_no_version() -> None:
     template = templates(*MINIMAL, "--set", f"writer.image.digest={digest}")["writer"]
     assert container(template)["image"] == f"shale@{digest}"
     assert "app.kubernetes.io/version" not in template["metadata"]["labels"]
+    both = templates(*MINIMAL, "--set", f"image.digest={digest},writer.image.tag=1.1.0")
+    assert container(both["writer"])["image"] == "shale:1.1.0"
+    assert container(both["gc"])["image"] == f"shale@{digest}"
 
 
 def test_a_setting_of_one_role_restarts_this_role_only() -> None:
