@@ -2,12 +2,10 @@
 #
 #   docker build -t shale:local .                       the daemons and the command line
 #   docker build --target spark -t shale-spark:local .  the same with PySpark and a Java (docs/how-to/spark.md)
-#   docker build --target store -t shale-store:local .  the S3 server of the local stack (not durable)
 #
 # BASE_IMAGE is any glibc image with Python >= 3.11 as `python`; releases pin it by digest.
 # The kernels are compiled for every processor of the machine's kind, and chosen when they are loaded.
 ARG BASE_IMAGE=python:3.12-slim
-ARG SEAWEEDFS_IMAGE=chrislusf/seaweedfs:4.44
 
 
 # --- everything that is installed, by hash ---------------------------------------------------------------------------
@@ -34,31 +32,6 @@ RUN --mount=type=cache,target=/root/.cache \
     SHALE_WHEEL_MACHINE=$(uname -m) VIRTUAL_ENV=/opt/venv /opt/installer/bin/uv pip install --quiet --no-deps . \
     # The packages' own tests.
     && find /opt/venv/lib -type d -name tests -path '*/site-packages/n*' -prune -exec rm -r {} +
-
-
-# --- an S3 server for the local stack: atomic, in memory -------------------------------------------------------------
-FROM builder AS store-builder
-RUN --mount=type=cache,target=/root/.cache \
-    VIRTUAL_ENV=/opt/venv /opt/installer/bin/uv pip install --quiet --constraints requirements-dev.lock 'moto[s3,server]'
-
-
-FROM ${BASE_IMAGE} AS store
-ENV PATH=/opt/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
-COPY --from=store-builder /opt/venv /opt/venv
-USER 10001:10001
-EXPOSE 8333
-HEALTHCHECK --interval=2s --timeout=2s --start-period=60s --retries=5 \
-    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8333/moto-api/', timeout=2)"]
-ENTRYPOINT ["python", "-m", "shale.testing.s3_server", "8333", "--host", "0.0.0.0", "--bucket", "shale"]
-
-
-# --- the same place, kept by SeaweedFS: STORE_TARGET=store-seaweedfs docker compose up --------------------------------
-FROM ${SEAWEEDFS_IMAGE} AS store-seaweedfs
-ENV S3_BUCKET=shale
-EXPOSE 8333
-HEALTHCHECK --interval=2s --timeout=2s --start-period=60s --retries=5 \
-    CMD ["wget", "-q", "-O", "/dev/null", "http://127.0.0.1:8333/healthz"]
-CMD ["mini", "-dir=/data"]
 
 
 # --- labels and environment of every image ------------------------------------------------------------------------------

@@ -20,13 +20,15 @@ TESTS_OF_CAS := tests/model $(addprefix tests/integration/,daemons gc reader wri
 	$(addprefix tests/integration/soak/test_,kills.py compaction_kills.py interrupted_commands.py)
 JOBS ?= 3
 SLATEDB_COMMIT ?= e0161973d8d7ffdede7c44725729838811674e99
+VERSITYGW ?= v1.8.0
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
 REDIS_COMMIT ?= 4f8cdc2a1ea53e42955af758aabffee67cb455dd
 
 # Some containers set this variable, so that Python keeps no bytecode. Every process would then compile all its imports:
 # collecting the tests takes 20 instead of 8 seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install tools java demo spark-demo up test test-again bench bench-spark sim sim-two-phase fuzz model soak two-phase-soak gc-soak compat redis-suite docs quick lint mutations fmt gen gen-schemas check check-long lock release wheels first-hour archive image image-spark compose-check dashboard-check clean
+.PHONY: help install tools java demo spark-demo up test test-again bench bench-spark sim sim-two-phase fuzz model soak two-phase-soak gc-soak compat versitygw redis-suite docs quick lint mutations fmt gen gen-schemas check check-long lock release wheels first-hour archive image image-spark compose-check dashboard-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -113,6 +115,9 @@ compat: install ## SlateDB's tests of its binding on shale.compat.slatedb; SLATE
 	test -n "$(SLATEDB_SOURCE)" -o -d .shale/slatedb/bindings || (git init -q .shale/slatedb && cd .shale/slatedb \
 		&& git fetch -q --depth 1 https://github.com/slatedb/slatedb $(SLATEDB_COMMIT) && git checkout -q FETCH_HEAD)
 	SLATEDB_SOURCE=$(or $(SLATEDB_SOURCE),$(CURDIR)/.shale/slatedb) $(BIN)/pytest tests/interop/compat/test_suite.py
+
+versitygw: ## build the S3 server of the local stack into the cache, so that tests run on it too; needs Go, minutes
+	GOBIN="$(CACHE)/shale" CGO_ENABLED=0 go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW)
 
 redis-suite: install ## Redis' own tests of strings and keys on the RESP port; REDIS_SOURCE= a checkout
 	test -n "$(REDIS_SOURCE)" -o -d .shale/redis/tests || (git init -q .shale/redis && cd .shale/redis \

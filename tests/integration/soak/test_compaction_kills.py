@@ -34,6 +34,7 @@ from tests.integration.soak.compaction_load import (
 )
 from tests.integration.soak.test_process_end import s3_environment
 from tests.integration.store.servers import s3_server
+from tests.integration.store.versitygw import needs_versitygw, versitygw
 
 BYTES = int(os.environ.get("SHALE_SOAK_BYTES", str(1 << 30)))
 SEED = int(os.environ.get("SHALE_SOAK_SEED", "1"))
@@ -245,12 +246,26 @@ def test_on_a_directory(plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixtur
         print("\n" + figures)
 
 
+def survive_on_s3(
+    server: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environment = s3_environment(server)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    figures = survive("s3://soak", folder, environment, SLOW)
+    with capsys.disabled():
+        print("\n" + figures)
+
+
 @pytest.mark.soak
 def test_on_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with s3_server("soak") as server:
-        environment = s3_environment(server)
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        figures = survive("s3://soak", tmp_path, environment, SLOW)
-    with capsys.disabled():
-        print("\n" + figures)
+        survive_on_s3(server, tmp_path, monkeypatch, capsys)
+
+
+@needs_versitygw
+@pytest.mark.soak
+@pytest.mark.native_only("the server of test_on_s3 ignores conditions, this one does not")
+def test_on_versitygw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with versitygw("soak", tmp_path / "objects") as server:
+        survive_on_s3(server, tmp_path, monkeypatch, capsys)

@@ -25,6 +25,7 @@ from tests.integration.soak.stack import SETTINGS, Stack
 from tests.integration.soak.test_process_end import s3_environment
 from tests.integration.store.database_servers import postgresql
 from tests.integration.store.servers import s3_server
+from tests.integration.store.versitygw import needs_versitygw, versitygw
 from tests.paths import PYTHONPATH
 from tests.processes.forks import run
 
@@ -157,6 +158,17 @@ def test_on_a_directory(rounds: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=pytest.mark.soak)])
 def test_on_s3(rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with s3_server("kills") as server:
+        environment = s3_environment(server)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        survive("s3://kills/db", tmp_path, environment, rounds)
+
+
+@needs_versitygw
+@pytest.mark.parametrize("rounds", [pytest.param(SOAK_ROUNDS, marks=pytest.mark.soak)])
+@pytest.mark.native_only("the server of test_on_s3 ignores conditions, this one does not")
+def test_on_versitygw(rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with versitygw("kills", tmp_path / "objects") as server:
         environment = s3_environment(server)
         for name, value in environment.items():
             monkeypatch.setenv(name, value)

@@ -1,20 +1,16 @@
 """Object-store servers as child processes, each stopped by its own process id."""
 
-import base64
-import datetime
-import hashlib
-import hmac
 import os
 import socket
 import subprocess
 import time
-import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
+from deploy.compose.azure_container import ACCOUNT, KEY, create_container
 from shale.store.cloud_store.adapter import CloudStore
 from shale.store.options import StoreOptions
 from tests import cas_selection
@@ -22,8 +18,8 @@ from tests.external_tools import require_tool
 from tests.paths import REPOSITORY
 from tests.processes.forks import Fork
 
-AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-"""The published key of the emulator's only account: not a secret."""
+SECRET = "test"
+"""The access key of S3 servers, and its secret."""
 
 
 @contextmanager
@@ -48,7 +44,7 @@ def s3_server(bucket: str, *options: str) -> Iterator[str]:
 @asynccontextmanager
 async def empty_s3_store(endpoint: str, bucket: str) -> AsyncIterator[CloudStore]:
     """Connect to a bucket and delete what earlier tests left in it; closes the store at the end."""
-    config = {"endpoint": endpoint, "access_key_id": "t", "secret_access_key": "t", "region": "us-east-1"}
+    config = {"endpoint": endpoint, "access_key_id": SECRET, "secret_access_key": SECRET, "region": "us-east-1"}
     async with emptied(CloudStore(f"s3://{bucket}", StoreOptions(config=config))) as store:
         yield store
 
@@ -81,13 +77,14 @@ def azurite(container: str) -> Iterator[dict[str, str]]:
     """Run Azurite with one container; yields the configuration for obstore."""
     port = free_port()
     arguments = ["--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck", "--silent"]
-    with _child([require_tool("azurite-blob"), *arguments, "--blobHost", "127.0.0.1", "--blobPort", str(port)]):
-        _wait_for(port)
-        _create_container(port, container)
+    with child_process([require_tool("azurite-blob"), *arguments, "--blobHost", "127.0.0.1", "--blobPort", str(port)]):
+        wait_for_port(port)
+        endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
+        create_container(endpoint, container)
         yield {
-            "account_name": "devstoreaccount1",
-            "account_key": AZURITE_KEY,
-            "endpoint": f"http://127.0.0.1:{port}/devstoreaccount1",
+            "account_name": ACCOUNT,
+            "account_key": KEY,
+            "endpoint": endpoint,
         }
 
 
@@ -108,7 +105,8 @@ def free_port() -> int:
 
 
 @contextmanager
-def _child(command: list[str]) -> Iterator[None]:
+def child_process(command: list[str]) -> Iterator[None]:
+    """Run a program that writes to no terminal, and stop it at the end."""
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         yield
@@ -117,7 +115,8 @@ def _child(command: list[str]) -> Iterator[None]:
         child.wait(10)
 
 
-def _wait_for(port: int) -> None:
+def wait_for_port(port: int) -> None:
+    """Wait until something listens on a port of the loopback address."""
     for _ in range(200):
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
@@ -126,21 +125,3 @@ def _wait_for(port: int) -> None:
         else:
             return
     raise AssertionError("the server did not start")
-
-
-def _create_container(port: int, container: str) -> None:
-    date = datetime.datetime.now(datetime.UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
-    path = f"/devstoreaccount1/{container}"
-    canonical = f"x-ms-date:{date}\nx-ms-version:2021-08-06\n/devstoreaccount1{path}\nrestype:container"
-    text = "PUT\n" + "\n" * 11 + canonical
-    signature = hmac.new(base64.b64decode(AZURITE_KEY), text.encode(), hashlib.sha256).digest()
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{port}{path}?restype=container",
-        method="PUT",
-        headers={
-            "x-ms-date": date,
-            "x-ms-version": "2021-08-06",
-            "Authorization": f"SharedKey devstoreaccount1:{base64.b64encode(signature).decode()}",
-        },
-    )
-    urllib.request.urlopen(request).close()

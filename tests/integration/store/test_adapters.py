@@ -15,7 +15,8 @@ from shale.store.port import ObjectStore
 from shale.store.preflight import check_store
 from shale.store.retry import RetryingStore
 from tests.integration.store.conformance import StoreConformance
-from tests.integration.store.servers import azurite, emptied, empty_s3_store, s3_server
+from tests.integration.store.servers import SECRET, azurite, emptied, empty_s3_store, s3_server
+from tests.integration.store.versitygw import needs_versitygw, versitygw
 
 pytestmark = pytest.mark.anyio
 
@@ -28,6 +29,12 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
     with s3_server("shale-test") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def durable_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with versitygw("shale-test", tmp_path_factory.mktemp("objects")) as url:
         yield url
 
 
@@ -71,6 +78,14 @@ class TestS3Retrying(TestS3):
         pytest.skip("the adapter below has shown it, and a thousand requests take their time")
 
 
+@needs_versitygw
+class TestVersitygw(StoreConformance):
+    @pytest.fixture
+    async def store(self, durable_endpoint: str) -> AsyncIterator[ObjectStore]:
+        async with empty_s3_store(durable_endpoint, "shale-test") as store:
+            yield store
+
+
 class TestAzure(StoreConformance):
     @pytest.fixture
     async def store(self, azure_config: dict[str, str]) -> AsyncIterator[ObjectStore]:
@@ -78,13 +93,25 @@ class TestAzure(StoreConformance):
             yield store
 
 
+async def require_no_complaint(url: str, config: dict[str, str] | None = None) -> None:
+    """Run all checks of ``shale doctor`` on a store; they leave nothing."""
+    store = connect(url, Env.system(), None, StoreOptions(config=config or {}))
+    before = await store.list("")
+    results = await check_store(store, Env.system(), full=True, prefix="some/db")
+    assert [result for result in results if result.ok is False] == []
+    assert await store.list("") == before
+    await store.aclose()
+
+
 async def test_doctor_is_content_with_every_store_here(endpoint: str, tmp_path: Path) -> None:
-    config = {"endpoint": endpoint, "access_key_id": "t", "secret_access_key": "t", "region": "us-east-1"}
-    stores = [connect(f"file://{tmp_path}", Env.system())]
-    stores.append(connect("s3://shale-test", Env.system(), None, StoreOptions(config=config)))
-    for store in stores:
-        before = await store.list("")
-        results = await check_store(store, Env.system(), full=True, prefix="some/db")
-        assert [result for result in results if result.ok is False] == []
-        assert await store.list("") == before
-        await store.aclose()
+    await require_no_complaint(f"file://{tmp_path}")
+    await require_no_complaint("s3://shale-test", s3_config(endpoint))
+
+
+@needs_versitygw
+async def test_doctor_is_content_with_versitygw(durable_endpoint: str) -> None:
+    await require_no_complaint("s3://shale-test", s3_config(durable_endpoint))
+
+
+def s3_config(endpoint: str) -> dict[str, str]:
+    return {"endpoint": endpoint, "access_key_id": SECRET, "secret_access_key": SECRET, "region": "us-east-1"}

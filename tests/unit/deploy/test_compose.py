@@ -1,7 +1,9 @@
-"""The local stack: mounted files exist, and Grafana finds dashboards and data."""
+"""The local stack: mounted files exist, memory fits, alerts arrive, and Grafana finds dashboards and data."""
 
 import json
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -9,7 +11,14 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from deploy.compose import alert_receiver
+from shale.service.config.sections import DatabaseSection
+from shale.sst.budget import DEFAULT_CAPACITY_BYTES
+from shale_reader.settings import ReaderSettings
+from shale_writer.settings import WriterSettings
 from tests.paths import REPOSITORY
+
+MIB = 1024 * 1024
 
 TEXT = (REPOSITORY / "docker-compose.yml").read_text()
 STACK: dict[str, Any] = yaml.safe_load(TEXT)
@@ -35,6 +44,7 @@ def test_a_service_mounts_what_is_there_and_listens_to_this_machine_only(service
     for source in mounts(service).values():
         assert (REPOSITORY / source).exists() if source.startswith(".") else source in STACK["volumes"]
     assert all(str(port).startswith("127.0.0.1:") for port in SERVICES[service].get("ports", ()))
+    assert all(each in SERVICES for each in SERVICES[service].get("depends_on", ()))
     assert SERVICES[service]["init"]
     assert SERVICES[service]["restart"] == "on-failure:5"
     assert "mem_limit" in SERVICES[service]
@@ -45,6 +55,78 @@ def test_every_variable_has_a_default_that_the_example_names() -> None:
     example = re.findall(r"^#(\w+)=(.*)$", (REPOSITORY / ".env.example").read_text(), re.MULTILINE)
     assert used == set(example)
     assert len(example) == len(dict(example))
+
+
+def test_every_variable_has_one_default() -> None:
+    used = VARIABLE.findall(TEXT)
+    assert len(set(used)) == len(dict(used))
+    example = (REPOSITORY / ".env.example").read_text()
+    assert [f"#{name}={default}\n" for name, default in used if f"#{name}={default}\n" not in example] == []
+
+
+def test_the_store_keeps_its_objects_in_the_volume_and_is_pinned() -> None:
+    store = SERVICES["store"]
+    assert mounts("store") == {"/data": "store"}
+    assert store["command"][0].rstrip().endswith("posix /data")
+    for name, service in SERVICES.items():
+        image = VARIABLE.sub(lambda match: match[2], service["image"])
+        assert re.search(r":(local|v?\d[\d.]+)$", image), f"{name}: {image} has no version"
+
+
+@pytest.mark.parametrize(("endpoint", "starts"), [("http://store:8333", True), ("https://s3.example", False)])
+def test_the_store_starts_only_where_daemons_use_it(endpoint: str, starts: bool, tmp_path: Path) -> None:
+    program = tmp_path / "versitygw"
+    program.write_text('#!/bin/sh\necho "started $*"\n')
+    program.chmod(0o755)
+    command = SERVICES["store"]["command"][0].replace("$$", "$").replace("/data", str(tmp_path / "data"))
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "ENDPOINT": endpoint}
+    done = subprocess.run(["/bin/sh", "-c", command], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("started --port :8333" if starts else "not needed")
+    assert (tmp_path / "data" / "shale").is_dir() == starts
+
+
+def test_the_memory_of_writer_and_reader_fits_their_defaults() -> None:
+    """200 MiB, what is not in SSTs (twice in the writer, which flushes it), caches, request bodies."""
+    database = DatabaseSection(url="file:///data/db")
+    writer, reader = WriterSettings(database=database), ReaderSettings(database=database)
+    bodies = writer.http.max_inflight_bytes
+    needed = 200 * MIB + 2 * writer.max_unflushed_bytes + writer.block_cache_bytes + bodies
+    assert needed <= limit("writer") < needed + 100 * MIB
+    assert reader.block_cache_bytes is None, "then it is the cache of the process"
+    needed = 200 * MIB + writer.max_unflushed_bytes + DEFAULT_CAPACITY_BYTES + reader.http.max_inflight_bytes
+    assert needed <= limit("reader") < needed + 100 * MIB
+
+
+def limit(service: str) -> int:
+    found = VARIABLE.fullmatch(SERVICES[service]["mem_limit"])
+    assert found is not None
+    return int(found[2].removesuffix("m")) * MIB
+
+
+def test_daemons_have_an_admin_token() -> None:
+    daemons = [each for name, each in SERVICES.items() if each.get("command", [""])[0] == name]
+    assert len(daemons) == 5
+    assert all("SHALE_ADMIN__BEARER_TOKEN" in each["environment"] for each in daemons)
+
+
+def test_alerts_go_to_the_receiver() -> None:
+    scraped = yaml.safe_load((REPOSITORY / mounts("prometheus")["/etc/prometheus/prometheus.yml"]).read_text())
+    (sent,) = scraped["alerting"]["alertmanagers"]
+    (target,) = sent["static_configs"][0]["targets"]
+    assert target.partition(":")[0] in SERVICES
+    assert SERVICES[target.partition(":")[0]]["ports"][0].endswith(target.partition(":")[2])
+    routed = yaml.safe_load((REPOSITORY / mounts("alertmanager")["/etc/alertmanager/alertmanager.yml"]).read_text())
+    (receiver,) = routed["receivers"]
+    assert routed["route"]["receiver"] == receiver["name"]
+    url = urlsplit(receiver["webhook_configs"][0]["url"])
+    assert (url.hostname in SERVICES, url.port) == (True, alert_receiver.PORT)
+
+
+def test_programs_of_the_stack_exist() -> None:
+    for service in SERVICES.values():
+        for each in service.get("entrypoint", ()):
+            if (path := str(each)).startswith("/compose/"):
+                assert (REPOSITORY / "deploy" / path.removeprefix("/")).exists()
 
 
 def test_grafana_shows_our_dashboards() -> None:

@@ -1,0 +1,1 @@
+"""Programs of the local stack that are no part of Shale.  Containers run each file by itself."""

@@ -1,0 +1,102 @@
+"""The images of the stack: how they are built, and what holds for the one of the daemons."""
+
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from tests.integration.compose_check.engine import HEALTHY_S, CheckError, Engine, say, wait_until
+from tests.integration.store.versitygw import find_versitygw
+
+IMAGE = "shale:local"
+IMAGE_BYTES = 450_000_000
+SECRET = re.compile(r"(?i)password|passwd=|secret|token|credential|private.?key|https?://[^/\s]*@")
+USER = "54321:54321"
+
+FROM_BINARIES = {
+    "STORE_IMAGE": ("shale-store:local", ("versitygw",), "0"),
+    "PROMETHEUS_IMAGE": ("shale-prometheus:local", ("prometheus", "promtool"), "65534:65534"),
+    "ALERTMANAGER_IMAGE": ("shale-alertmanager:local", ("alertmanager", "amtool"), "65534:65534"),
+}
+"""Variable of the image, its name, its programs (the first is the entry point), its user."""
+
+
+def build(engine: Engine) -> None:
+    """Build or pull the images of the stack."""
+    start = time.monotonic()
+    engine.run("build", *_base(), "-t", IMAGE, ".")
+    size = int(json.loads(engine.run("inspect", IMAGE))[0]["Size"])
+    say(f"built {IMAGE} in {time.monotonic() - start:.0f} s, {size / 1e6:.0f} MB")
+    if size > IMAGE_BYTES:
+        raise CheckError(f"the image of the daemons may have {IMAGE_BYTES / 1e6:.0f} MB")
+    if engine.has_registry:
+        engine.compose("pull", "store", "prometheus", "alertmanager", "grafana")
+        return
+    for variable, (image, programs, user) in FROM_BINARIES.items():
+        _build_from_binaries(engine, image, programs, user)
+        engine.env[variable] = image
+
+
+def _base() -> list[str]:
+    return ["--build-arg", f"BASE_IMAGE={os.environ['BASE_IMAGE']}"] if "BASE_IMAGE" in os.environ else []
+
+
+def _build_from_binaries(engine: Engine, image: str, programs: tuple[str, ...], user: str) -> None:
+    name = programs[0]
+    with tempfile.TemporaryDirectory() as folder:
+        for program in programs:
+            shutil.copy(_binary(program), Path(folder, program))
+        lines = (
+            f"FROM {os.environ.get('BASE_IMAGE', 'python:3.12-slim')}",
+            f"COPY {' '.join(programs)} /bin/",
+            f"RUN mkdir /{name} && chown {user} /{name}",
+            f"USER {user}",
+            f'ENTRYPOINT ["/bin/{name}"]',
+        )
+        Path(folder, "Dockerfile").write_text("\n".join(lines) + "\n")
+        engine.run("build", "-t", image, folder)
+
+
+def _binary(program: str) -> Path:
+    """Return a program of this machine; Debian has another name for Alertmanager."""
+    folder = Path(os.environ["BINARIES"])
+    places = [folder / program, folder / f"prometheus-{program}"]
+    if program == "versitygw" and (found := find_versitygw()) is not None:
+        places.insert(0, Path(found))
+    for place in places:
+        if place.exists():
+            return place
+    raise CheckError(f"{program} is not in {folder}" + (": make versitygw" if program == "versitygw" else ""))
+
+
+def check_history(engine: Engine) -> None:
+    """Neither a layer's command nor a variable of the image says a secret."""
+    history = engine.run("history", "--no-trunc", "--format", "{{.CreatedBy}}", IMAGE).splitlines()
+    variables = json.loads(engine.run("inspect", IMAGE))[0]["Config"]["Env"]
+    found = [line for line in (*history, *variables) if SECRET.search(line)]
+    if found:
+        raise CheckError(f"the image may contain a secret: {found}")
+    say(f"no secret in {len(history)} layers and {len(variables)} variables of {IMAGE}")
+
+
+def check_any_user(engine: Engine) -> None:
+    """Run a writer as a user that the image does not know, with a root that nothing can write."""
+    hardened = ["--init", "--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
+    container = engine.run("run", "-d", *hardened, "--user", USER, IMAGE, "writer", "--url", "file:///tmp/db").strip()
+    try:
+
+        def complaint() -> str | None:
+            state = json.loads(engine.run("inspect", container))[0]["State"]
+            return None if state["Health"]["Status"] == "healthy" else f"{state}\n{engine.run('logs', container)}"
+
+        healthy_s = wait_until(f"a writer as {USER}", HEALTHY_S, complaint)
+        engine.run("stop", "-t", "30", container)
+        code = json.loads(engine.run("inspect", container))[0]["State"]["ExitCode"]
+        if code != 0:
+            raise CheckError(f"a writer as {USER} ends with {code}\n{engine.run('logs', container)}")
+        say(f"a writer as {USER} with a read-only root: healthy after {healthy_s:.1f} s, ends with 0")
+    finally:
+        engine.run("rm", "-f", container)
