@@ -22,6 +22,8 @@ FROM_BINARIES = {
     "ALERTMANAGER_IMAGE": ("shale-alertmanager:local", ("alertmanager", "amtool"), "65534:65534"),
 }
 """Variable of the image, its name, its programs (the first is the entry point), its user."""
+TEMPLATES = Path("/usr/share/prometheus/alertmanager")
+"""Debian's Alertmanager does not contain its templates, but reads them here."""
 
 
 def build(engine: Engine) -> None:
@@ -49,13 +51,16 @@ def _build_from_binaries(engine: Engine, image: str, programs: tuple[str, ...], 
     with tempfile.TemporaryDirectory() as folder:
         for program in programs:
             shutil.copy(_binary(program), Path(folder, program))
-        lines = (
+        lines = [
             f"FROM {os.environ.get('BASE_IMAGE', 'python:3.12-slim')}",
             f"COPY {' '.join(programs)} /bin/",
             f"RUN mkdir /{name} && chown {user} /{name}",
             f"USER {user}",
             f'ENTRYPOINT ["/bin/{name}"]',
-        )
+        ]
+        if name == "alertmanager" and TEMPLATES.is_dir():
+            shutil.copytree(TEMPLATES, Path(folder, "templates"))
+            lines.append(f"COPY templates {TEMPLATES}")
         Path(folder, "Dockerfile").write_text("\n".join(lines) + "\n")
         engine.run("build", "-t", image, folder)
 
