@@ -5,6 +5,7 @@ import datetime
 import hashlib
 import hmac
 import sys
+import time
 import urllib.error
 import urllib.request
 from urllib.parse import urlsplit
@@ -14,6 +15,8 @@ KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr
 """The published key of the emulator's only account: not a secret."""
 VERSION = "2021-08-06"
 EXISTS = 409
+TRIES = 60
+"""One in a second, until the emulator listens."""
 
 
 def create_container(endpoint: str, name: str) -> None:
@@ -40,5 +43,24 @@ def create_container(endpoint: str, name: str) -> None:
             raise
 
 
+def main(endpoint: str, name: str) -> None:
+    """Create a container, soon after the start of the emulator.
+
+    Raises:
+        OSError: the server cannot be reached for a minute, or rejects the request.
+    """
+    for left in reversed(range(TRIES)):
+        try:
+            create_container(endpoint, name)
+        except urllib.error.HTTPError:
+            raise
+        except OSError:
+            if not left:
+                raise
+            time.sleep(1)
+        else:
+            return
+
+
 if __name__ == "__main__":
-    create_container(sys.argv[1], sys.argv[2])
+    main(sys.argv[1], sys.argv[2])

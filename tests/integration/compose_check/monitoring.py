@@ -4,7 +4,7 @@ import json
 import urllib.request
 from typing import Any
 
-from tests.integration.compose_check.engine import DAEMONS, CheckError, Engine, say, wait_until
+from tests.integration.compose_check.engine import DAEMONS, HEALTHY_S, CheckError, Engine, say, wait_until
 from tests.paths import REPOSITORY
 
 DASHBOARDS = REPOSITORY / "deploy" / "observability" / "dashboards"
@@ -15,6 +15,17 @@ FOLLOWED_S = 30.0
 # The rule waits for two minutes, to which add a scrape, two evaluations and the wait of the group.
 FIRES_S, RESOLVES_S = 200.0, 90.0
 LAG_METRIC = "slatedb_reader_visible_timestamp_seconds"
+
+
+def no_page(engine: Engine) -> str | None:
+    """Return why the first page, of Grafana or else of Prometheus, shows no numbers of the writer."""
+    try:
+        if engine.has_grafana:
+            _got(engine.grafana_port, "/api/health")
+        writer = _prometheus(engine, "query?query=slatedb_db_unflushed_limit_bytes")["result"]
+    except OSError as error:
+        return str(error)
+    return None if writer else "Prometheus has no metric of the writer"
 
 
 def check_targets(engine: Engine) -> None:
@@ -44,10 +55,11 @@ def check_alert(engine: Engine) -> None:
     engine.compose("kill", "-s", "KILL", "writer")
     fires_s = wait_until(f"{ALERT} in Alertmanager", FIRES_S, lambda: _is_not_active(engine))
     wait_until(f"{ALERT} in the receiver's log", SCRAPED_S, lambda: _is_not_told(engine, "firing"))
-    engine.up("writer")
+    engine.start("writer")
     gone_s = wait_until(f"no {ALERT}", RESOLVES_S, lambda: None if _is_not_active(engine) else "it is active")
+    wait_until("up", HEALTHY_S, engine.complaint)
     wait_until(f"{ALERT} resolved in the receiver's log", RESOLVES_S, lambda: _is_not_told(engine, "resolved"))
-    say(f"{ALERT} fires {fires_s:.0f} s after the kill, and is resolved {gone_s:.0f} s after the writer is back")
+    say(f"{ALERT} fires {fires_s:.0f} s after the kill, and is resolved {gone_s:.0f} s after its start")
 
 
 def _is_not_active(engine: Engine) -> str | None:
