@@ -1,11 +1,11 @@
 """Checks, in this order.
 
 The image keeps its size, has no secret in its history, and runs as any user.  Within 60 s there is a page with
-numbers.  Rows that were written before a hard kill of each daemon, and of the store, are read after it, at the writer
-and then at the reader.  Prometheus has every target up and knows how far the reader lags; Grafana shows the
-dashboards.  A killed writer raises an alert that is resolved when it is back.  A writer that is stopped under load ends
-with 0 and loses no acknowledged row.  Every row is there after ``down`` and ``up``.  The load of the demo runs.  Beside
-another endpoint the store ends at once.  ``down`` takes at most 15 s.
+numbers.  Admin ports need the token.  Rows that were written before a hard kill of each daemon, and of the store, are
+read after it, at the writer and then at the reader.  Prometheus has every target up and knows how far the reader lags;
+Grafana shows the dashboards.  A killed writer raises an alert that is resolved when it is back.  A writer that is
+stopped under load ends with 0 and loses no acknowledged row.  Every row is there after ``down`` and ``up``.  The load
+of the demo runs.  Beside another endpoint the store ends at once.  ``down`` takes at most 15 s.
 """
 
 import contextlib
@@ -30,6 +30,7 @@ def check(engine: Engine) -> None:
     say(f"all {len(engine.services)} services healthy after {time.monotonic() - start:.1f} s")
     if page_s > PAGE_S:
         raise CheckError(f"the first page took {page_s:.0f} s; at most {PAGE_S:.0f}")
+    check_admin_port(engine)
     batches = check_kills(engine)
     followed_s = wait_until("reader", monitoring.FOLLOWED_S, lambda: rows.missing_rows(engine.reader_port, batches))
     say(f"the reader serves what was written after {followed_s:.1f} s")
@@ -58,6 +59,21 @@ def check_kills(engine: Engine) -> int:
         say(f"{service} killed and healthy again after {back_s:.1f} s; {batch * rows.ROWS} rows read back")
     rows.check_rows(engine, len(DAEMONS) + 2)
     return len(DAEMONS) + 2
+
+
+def check_admin_port(engine: Engine) -> None:
+    """Calls of the admin port need the token, which commands in the container have."""
+    program = (
+        "import http.client as h, os, sys; c = h.HTTPConnection('127.0.0.1', 9464);"
+        "t = {'Authorization': 'Bearer ' + os.environ['SHALE_ADMIN_TOKEN']} if sys.argv[1:] else {};"
+        "c.request('GET', '/v1/admin/log-level', headers=t); print(c.getresponse().status)"
+    )
+    for daemon in DAEMONS:
+        command = ("exec", "-T", daemon, "python", "-c", program)
+        statuses = engine.compose(*command).strip(), engine.compose(*command, "token").strip()
+        if statuses != ("401", "200"):
+            raise CheckError(f"the admin port of {daemon} answers {statuses} without and with the token")
+    say("the admin ports of all daemons answer 401 without the token, and 200 with it")
 
 
 def check_demo(engine: Engine) -> None:

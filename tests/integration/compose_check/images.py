@@ -14,6 +14,7 @@ from tests.integration.store.versitygw import find_versitygw
 IMAGE = os.environ.get("SHALE_IMAGE", "shale:local")
 IMAGE_BYTES = 450_000_000
 SECRET = re.compile(r"(?i)password|passwd=|secret|token|credential|private.?key|https?://[^/\s]*@")
+TOKEN_IS_REQUIRED = "SHALE_ADMIN__REQUIRE_TOKEN=true"
 USER = "54321:54321"
 
 FROM_BINARIES = {
@@ -87,7 +88,7 @@ def check_history(engine: Engine) -> None:
     """Neither a layer's command nor a variable of the image says a secret."""
     history = engine.run("history", "--no-trunc", "--format", "{{.CreatedBy}}", IMAGE).splitlines()
     variables = json.loads(engine.run("inspect", IMAGE))[0]["Config"]["Env"]
-    found = [line for line in (*history, *variables) if SECRET.search(line)]
+    found = [line for line in (*history, *variables) if SECRET.search(line.replace(TOKEN_IS_REQUIRED, ""))]
     if found:
         raise CheckError(f"the image may contain a secret: {found}")
     say(f"no secret in {len(history)} layers and {len(variables)} variables of {IMAGE}")

@@ -106,7 +106,10 @@ def limit(service: str) -> int:
 def test_daemons_have_an_admin_token() -> None:
     daemons = [each for name, each in SERVICES.items() if each.get("command", [""])[0] == name]
     assert len(daemons) == 5
-    assert all("SHALE_ADMIN__BEARER_TOKEN" in each["environment"] for each in daemons)
+    for each in daemons:
+        environment = each["environment"]
+        assert environment["SHALE_ADMIN__REQUIRE_TOKEN"] == "true"
+        assert environment["SHALE_ADMIN__BEARER_TOKEN"] == environment["SHALE_ADMIN_TOKEN"]
 
 
 def test_alerts_go_to_the_receiver() -> None:
