@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 import anyio
 
+from shale.core.url_secrets import without_url_secrets
 from shale.env import Env
 from shale.format.names import boundary_key, wal_prefix
 from shale.service import lean_structlog
@@ -62,7 +63,7 @@ def run_daemon(settings_cls: type[S], main: Main[S], argv: Sequence[str]) -> int
         loaded = load_settings(settings_cls, argv)
     except SettingsError as error:
         for problem in error.problems:
-            sys.stderr.write(f"shale {settings_cls.ROLE}: {problem}\n")
+            sys.stderr.write(f"shale {settings_cls.ROLE}: {without_url_secrets(problem)}\n")
         return ExitCode.CONFIG
     section = loaded.settings.log
     configure_logging(level=section.level, format_=section.format, full_keys=section.keys == "full")

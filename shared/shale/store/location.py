@@ -240,5 +240,7 @@ def _directory_url(path: str) -> str:
 
 
 def without_credentials(url: str) -> str:
-    scheme, _, rest = url.partition("://")
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return url.rpartition("@")[2]
     return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"

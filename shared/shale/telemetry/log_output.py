@@ -14,13 +14,11 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from shale.core.bytes_like import BytesLike
+from shale.core.url_secrets import HIDDEN, without_url_secrets
 from shale.telemetry.key_format import format_key
 from shale.telemetry.recent_events import RECENT_EVENTS
 
 _SECRET_NAME = re.compile(r"secret|token|password|authorization|credential|signature", re.IGNORECASE)
-_SIGNED_URL = re.compile(r"(?i)([?&](?:x-amz-signature|x-amz-credential|x-amz-security-token|sig|signature)=)[^&\s]+")
-_URL_PASSWORD = re.compile(r"(://[^/\s:@]+:)[^/\s@]+@")
-HIDDEN = "***"
 AUDIT_COMPONENT = "audit"
 """The logger of the audit log, which writes at every level of the log."""
 _FIRST = ("ts", "level", "event", "component", "db")
@@ -49,7 +47,9 @@ def redact(_logger: WrappedLogger, _method: str, line: EventDict) -> EventDict:
 
 def _without_secrets(value: Any) -> Any:
     if isinstance(value, str):
-        return _URL_PASSWORD.sub(rf"\1{HIDDEN}@", _SIGNED_URL.sub(rf"\1{HIDDEN}", value))
+        return without_url_secrets(value)
+    if isinstance(value, list | tuple):
+        return [_without_secrets(item) for item in value]
     if isinstance(value, MutableMapping):
         return {
             name: HIDDEN if _SECRET_NAME.search(str(name)) else _without_secrets(item) for name, item in value.items()

@@ -1,10 +1,11 @@
 """The local stack of daemons: child processes that start, run and stop together."""
 
+import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
 import anyio
@@ -23,12 +24,13 @@ POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class DaemonSpec:
-    """The specification of one daemon: its name, command line and ports."""
+    """The specification of one daemon: its name, command line, ports and additional variables."""
 
     name: str
     arguments: tuple[str, ...]
     admin_port: int
     port: int | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def command(self) -> list[str]:
@@ -134,7 +136,12 @@ class _Stack:
 
     async def _start(self, planned: DaemonSpec, tasks: anyio.abc.TaskGroup) -> None:
         process = await anyio.open_process(
-            planned.command, stdin=subprocess.DEVNULL, stdout=sys.stderr, stderr=sys.stderr, start_new_session=True
+            planned.command,
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr,
+            stderr=sys.stderr,
+            env={**os.environ, **planned.variables},
+            start_new_session=True,
         )
         child = ChildDaemon(planned, process)
         self._children.append(child)

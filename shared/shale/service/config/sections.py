@@ -3,9 +3,10 @@
 import tomllib
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, SecretStr, model_validator
 
 from shale.core.settings_values import parse_duration_s, parse_size
+from shale.core.url_secrets import without_userinfo
 from shale.crypto.aes_gcm import AesGcm
 from shale.errors import InvalidRequestError
 from shale.format.blocks.transform import BlockTransformer
@@ -85,6 +86,9 @@ Texts = Annotated[tuple[str, ...], BeforeValidator(_texts, json_schema_input_typ
 TextsByName = Annotated[dict[str, str], BeforeValidator(_texts_by_name, json_schema_input_type=str | dict[str, str])]
 """Strings by name; in the environment ``name=a,other=b``."""
 
+Address = Annotated[str, PlainSerializer(without_userinfo, when_used="json")]
+"""A URL whose password is not printed."""
+
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 
@@ -131,7 +135,7 @@ class DatabaseSection(Section):
 class StoreSection(Section):
     """Access to the object store; missing values come from the places that the cloud's own tools use."""
 
-    endpoint: str | None = Field(default=None, description="URL of a server that is compatible with S3 or Azure.")
+    endpoint: Address | None = Field(default=None, description="URL of a server that is compatible with S3 or Azure.")
     region: str | None = Field(default=None, description="Region of the bucket.")
     access_key_id: SecretStr | None = Field(
         default=None, description="Access key ID sent to the store; best as a secret file."

@@ -335,11 +335,11 @@ def read_command_line(settings_cls: type[DaemonSettings], argv: Sequence[str]) -
         name, equals, value = assignment.partition("=")
         if not equals:
             parser.error(f"--set {assignment}: write NAME=VALUE")
-        layer.put(tuple(name.split(".")), _command_line_value(value), f"option --set {name}")
+        layer.put(tuple(name.split(".")), command_line_value(value), f"option --set {name}")
     return layer
 
 
-def _command_line_value(text: str) -> Any:
+def command_line_value(text: str) -> Any:
     """Parse a list or table as TOML; leave everything else as text for the type of the setting."""
     if not text.startswith(("[", "{")):
         return text

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
+from shale.core.url_secrets import without_userinfo
 from shale.errors import InvalidRequestError, WrongType
 from shale.store.cloud_store import translate_errors
 from shale.store.options import RetryPolicy, StoreOptions
@@ -72,10 +73,11 @@ def _endpoints(url: str, config: Mapping[str, str]) -> list[str]:
         if not isinstance(endpoint, str):
             raise WrongType(f"{url}: {name} is of type {type(endpoint).__name__}: give a URL, http://localhost:9000")
         if urlsplit(endpoint).scheme not in {"http", "https"} or not urlsplit(endpoint).netloc:
+            shown = without_userinfo(endpoint)
             raise InvalidRequestError(
-                f"{url}: {name} {endpoint!r} is not a URL: write http://{endpoint} or https://{endpoint}"
+                f"{url}: {name} {shown!r} is not a URL: write http://{shown} or https://{shown}"
                 if "://" not in endpoint
-                else f"{url}: {name} {endpoint!r} is not a URL such as https://localhost:9000"
+                else f"{url}: {name} {shown!r} is not a URL such as https://localhost:9000"
             )
     return list(named.values())
 

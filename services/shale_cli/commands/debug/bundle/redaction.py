@@ -173,10 +173,17 @@ def secrets_of_files(files: Iterable[Path]) -> set[str]:
 
 def secrets_of_settings(settings: BaseModel) -> set[str]:
     """Return every secret in loaded settings."""
-    found: set[str] = set()
-    for _, value in settings:
-        if isinstance(value, SecretStr):
-            found.add(value.get_secret_value())
-        elif isinstance(value, BaseModel):
-            found |= secrets_of_settings(value)
-    return found
+    return {secret for _, value in settings for secret in _secrets_of(value)}
+
+
+def _secrets_of(value: object) -> Iterator[str]:
+    match value:
+        case SecretStr():
+            yield value.get_secret_value()
+        case BaseModel():
+            yield from secrets_of_settings(value)
+        case tuple():
+            for each in value:
+                yield from _secrets_of(each)
+        case _:
+            return

@@ -1,0 +1,33 @@
+"""Passwords and signatures in URLs are hidden."""
+
+import pytest
+
+from shale.core.url_secrets import without_url_secrets, without_userinfo
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("http://user:pw@host:9000/a", "http://user:***@host:9000/a"),
+        ("http://:pw@host", "http://:***@host"),
+        ("http://user:p/w@host and s3://b/db", "http://user:***@host and s3://b/db"),
+        ('in URI: "postgresql://user:pw@[bad/db"', 'in URI: "postgresql://user:***@[bad/db"'),
+        ("https://host/a?X-Amz-Signature=abc&b=1", "https://host/a?X-Amz-Signature=***&b=1"),
+        ("http://127.0.0.1:9464/metrics", "http://127.0.0.1:9464/metrics"),
+        ("no URL: a@b", "no URL: a@b"),
+    ],
+)
+def test_passwords_and_signatures_in_text(text: str, shown: str) -> None:
+    assert without_url_secrets(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("http://user:pw@host:1", "http://***@host:1"),
+        ("user:p@w@host", "***@host"),
+        ("http://host:9000", "http://host:9000"),
+    ],
+)
+def test_all_before_the_at_sign_of_an_address(address: str, shown: str) -> None:
+    assert without_userinfo(address) == shown
