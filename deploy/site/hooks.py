@@ -23,7 +23,7 @@ def on_config(config: Any) -> Any:
     docs = Path(config["docs_dir"])
     config["nav"] = [{"Home": "index.md"}]
     for title, folder in SECTIONS.items():
-        pages = sorted((docs / folder).glob("*.md"), key=lambda page: (page.stem != "index", page.stem))
+        pages = sorted((docs / folder).rglob("*.md"), key=lambda page: (page.stem != "index", page.stem))
         if pages:
             config["nav"].append({title: [str(page.relative_to(docs)) for page in pages]})
     return config
