@@ -52,12 +52,13 @@ those of all roles and of the database), store, config and accountName.
 {{- if .Values.serviceAccount.create }}{{ default (include "shale.fullname" .) .Values.serviceAccount.name }}{{ else }}{{ default "default" .Values.serviceAccount.name }}{{ end }}
 {{- end }}
 
-{{- /* Every workload of the release as a list in .found: of each database its roles, and the gc of each store. */ -}}
+{{- /* Every workload of the release as a list in .found: of each database its roles, and the gc of each store; takes root, and roles if not all are wanted. */ -}}
 {{- define "shale.workloads" -}}
 {{- $root := .root }}
+{{- $roles := default (list "writer" "reader" "compactor" "worker" "gc") .roles }}
 {{- $found := list }}
 {{- range $database := (include "shale.databases" $root | fromJson).items }}
-{{- range $role := list "writer" "reader" "compactor" "worker" }}
+{{- range $role := without $roles "gc" }}
 {{- $workload := dict "root" $root "role" $role "database" $database }}
 {{- include "shale.workload" $workload }}
 {{- $values := $workload.values }}
@@ -67,7 +68,7 @@ those of all roles and of the database), store, config and accountName.
 {{- end }}
 {{- end }}
 {{- $groups := include "shale.gcGroups" $root | fromJson }}
-{{- range $key, $databases := ternary $groups dict $root.Values.gc.enabled }}
+{{- range $key, $databases := ternary $groups dict (and $root.Values.gc.enabled (has "gc" $roles)) }}
 {{- $workload := dict "root" $root "role" "gc" "database" (first $databases) }}
 {{- if $root.Values.databases }}
 {{- $_ := set $workload "database" (pick (first $databases) "url" "objectStore") }}
