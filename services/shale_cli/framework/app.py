@@ -20,7 +20,7 @@ from shale_cli.framework.usage_errors import check_usage
 
 HELP = "Key-value databases in an object store."
 EPILOG = (
-    "Daemons, each with its own --help: writer, compactor, worker, gc, reader.  Demonstration: demo.  "
+    "Daemons, with their own --help: writer, compactor, worker, gc, reader; demo.  "
     "Examples:  shale up -u file:///tmp/db  |  shale kv scan -u s3://bucket/db"
 )
 OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)

@@ -20,6 +20,7 @@ NOUNS = {
     "checkpoint": "shale_cli.commands.checkpoint",
     "clone": "shale_cli.commands.clone.app",
     "backup": "shale_cli.commands.backup.app",
+    "encryption": "shale_cli.commands.encryption",
     "wal": "shale_cli.commands.wal",
     "sst": "shale_cli.commands.sst.app",
     "gc": "shale_cli.commands.gc.app",

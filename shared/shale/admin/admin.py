@@ -14,6 +14,7 @@ from shale.admin.clones import CloneAdmin
 from shale.admin.compactions import POLL_INTERVAL_S, CompactionAdmin, ulid_of
 from shale.admin.context import AdminContext
 from shale.admin.destroy import DestroyMode, DestroyResult, destroy_database
+from shale.admin.encryption import EncryptionAdmin
 from shale.admin.gc import GcAdmin
 from shale.admin.states import StateAdmin
 from shale.admin.verify.database import OnProgress, VerifyOptions, VerifyTarget, verify_database
@@ -181,6 +182,11 @@ class Admin(ShowsState, AsyncContext):
         chosen = None if checkpoint is None else require_checkpoint_reference(checkpoint)
         options = VerifyOptions(depth=depth, checkpoint=chosen, concurrency=concurrency)
         return await verify_database(checked, options, on_progress)
+
+    @property
+    def encryption(self) -> EncryptionAdmin:
+        """Keys: which are needed, and their replacement."""
+        return EncryptionAdmin(self._open, self._compacting, self._where.block_transformer)
 
     @property
     def gc(self) -> GcAdmin:

@@ -62,6 +62,7 @@ class BackupAdmin:
         self,
         *,
         checkpoint: UUID | str | None = None,
+        keep_wal: bool = False,
         concurrency: int = CONCURRENCY,
         resume: bool = True,
         on_progress: OnProgress | None = None,
@@ -70,6 +71,8 @@ class BackupAdmin:
 
         Args:
             checkpoint: id or name of a checkpoint; by default one is made of the newest state, and deleted at the end.
+            keep_wal: also copy the WAL files since the last backup, if the database still has them, so that every
+                sequence number in between can be restored.  Their rows are in SSTs, too, so more bytes are copied.
             concurrency: SSTs that are copied concurrently; each takes some 30 MB of memory.
             resume: continue an interrupted backup of this database, if there is one.
             on_progress: called with the progress.
@@ -86,6 +89,7 @@ class BackupAdmin:
             checkpoint=None if checkpoint is None else require_checkpoint_reference(checkpoint),
             concurrency=_at_least_one(concurrency),
             resume=resume,
+            keep_wal=keep_wal,
         )
         async with self._open() as backups:
             require_apart(place, backups)

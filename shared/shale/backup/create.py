@@ -6,8 +6,8 @@ Then all copies are listed once more.  The document is last.  Until then the bac
 continues it.
 
 WAL files after those that the manifest knows are copied, too, so a backup has all rows that were durable at its start.
-Files before them are copied if no file is missing since the last backup: with them, a restore reaches every sequence
-number between two backups.
+With ``keep_wal``, files before them are copied if no file is missing since the last backup: then a restore reaches
+every sequence number between two backups.
 """
 
 from functools import partial
@@ -78,8 +78,10 @@ class CreateOptions:
         checkpoint: id or name of the state to copy; ``None``: the newest one.
         concurrency: SSTs that are copied concurrently.
         resume: continue an interrupted backup of this database, if there is one.
+        keep_wal: also copy the WAL files since the last backup, whose rows are in SSTs, too.
     """
 
+    keep_wal: bool = False
     checkpoint: UUID | str | None = None
     concurrency: int = CONCURRENCY
     resume: bool = True
@@ -257,12 +259,14 @@ class _BackupRun:
         return [await self._put_hashed(ObjectKind.VISIBLE_RANGE, "gc", "visible_range", found.data)]
 
     async def _copy_wal(self, manifest: Manifest) -> list[BackupObject]:
-        """Copy the WAL files that replay needs, those after them, and those that continue the last backup's WAL."""
+        """Copy the WAL files that replay needs, those after them, and with ``keep_wal`` those before them."""
         replay_after = manifest.replay_after_wal_id
         journaled = {int(each.name): each for each in self._plan.copied.values() if each.kind is ObjectKind.WAL}
         sizes = {number: each.size for number, each in journaled.items()}
         sizes |= {int(each.id): each.size for each in await self._wal.list()}
-        first = first_wal_file(self._earlier, self._source.root, replay_after, sizes)
+        first = replay_after + 1
+        if self._options.keep_wal:
+            first = first_wal_file(self._earlier, self._source.root, replay_after, sizes)
         last = first - 1
         while last + 1 in sizes:
             last += 1

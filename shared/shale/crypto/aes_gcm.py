@@ -100,6 +100,16 @@ class AesGcm:
         """Path that the keys were read from; ``None`` if they were passed as bytes."""
         return self._path
 
+    @property
+    def write_key(self) -> str:
+        """Name of the key that encrypts."""
+        return self._write_with.decode()
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """Names of all keys."""
+        return tuple(name.decode() for name in self._ciphers)
+
     def encode(self, data: BytesLike) -> bytes:
         """Encrypt one section; see ``BlockTransformer``."""
         nonce = self._nonces()

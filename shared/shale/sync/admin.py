@@ -5,7 +5,7 @@ Callbacks such as ``on_progress`` are called in the thread of the event loop.
 
 from typing import Any, Self
 
-from shale.admin import admin, backups, checkpoints, clones, gc, states
+from shale.admin import admin, backups, checkpoints, clones, encryption, gc, states
 from shale.concurrency.blocking import BlockingHandle, blocking, blocking_iterator, parameters_of
 from shale.engine.wal import reader
 from shale.store.location import UrlOrPath
@@ -65,6 +65,13 @@ class GcAdmin(BlockingHandle[gc.GcAdmin]):
     run = blocking(gc.GcAdmin.run)
 
 
+class EncryptionAdmin(BlockingHandle[encryption.EncryptionAdmin]):
+    """See ``shale.admin.encryption.EncryptionAdmin``."""
+
+    status = blocking(encryption.EncryptionAdmin.status)
+    rotate = blocking(encryption.EncryptionAdmin.rotate)
+
+
 class WalReader(BlockingHandle[reader.WalReader]):
     """See ``shale.engine.wal.reader.WalReader``."""
 
@@ -117,6 +124,11 @@ class Admin(BlockingHandle[admin.Admin]):
     def states(self) -> StateAdmin:
         """Stored manifests and compactions files."""
         return StateAdmin(self._inner.states, self._run)
+
+    @property
+    def encryption(self) -> EncryptionAdmin:
+        """Keys: which are needed, and their replacement."""
+        return EncryptionAdmin(self._inner.encryption, self._run)
 
     @property
     def gc(self) -> GcAdmin:

@@ -24,9 +24,9 @@ def stores():
     return tuple(MemoryStore(url=f"memory://{name}/") for name in ("main", "backups", "other"))
 
 
-async def created(store, backups, path="db", **options):
+async def created(store, backups, path="db", *, keep_wal=True, **options):
     async with admin(store, path, **options) as made:
-        return await made.backups(store=backups, path="b").create()
+        return await made.backups(store=backups, path="b").create(keep_wal=keep_wal)
 
 
 async def restored(store, backups, path="db", backup_id=None, **options):
@@ -73,7 +73,8 @@ async def test_a_second_backup_copies_only_what_is_new(stores):
     added = [each for each in second.of_kind(ObjectKind.SST) if each not in first.objects]
     assert len(added) == 1
     assert second.copied_bytes < first.size
-    third = await created(main, backups)
+    third = await created(main, backups, keep_wal=False)
+    assert third.wal == {}
     assert [each.kind for each in third.objects if each not in second.objects] == [ObjectKind.MANIFEST]
     await restored(other, backups, backup_id=first.id)
     assert await rows(other) == ROWS

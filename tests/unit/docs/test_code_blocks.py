@@ -32,7 +32,7 @@ from tests.paths import REPOSITORY
 PLAIN = {"text", "promql"}
 LANGUAGES = {"python", "sh", "toml", "yaml", "json"} | PLAIN
 OTHER_PROGRAMS = {
-    *("cat", "curl", "for", "export", "redis-cli", "sha256sum", "SHALE_KERNELS=off", ".venv/bin/pytest"),
+    *("cat", "curl", "for", "rm", "export", "redis-cli", "sha256sum", "SHALE_KERNELS=off", ".venv/bin/pytest"),
     *("kubectl", "helm", "chronyc"),  # tests/unit/docs/test_runbooks.py reads the first two
 }
 IN_A_POD = {"shale", "python"}

@@ -47,6 +47,10 @@ def create(
     checkpoint: Annotated[
         str | None, typer.Option(help="Copy the state of this checkpoint (id or name); default: the newest one.")
     ] = None,
+    keep_wal: Annotated[
+        bool,
+        typer.Option("--keep-wal", help="Copy all WAL files since the last backup, for restores --to-seq in between."),
+    ] = False,
     concurrency: Concurrency = CONCURRENCY,
     no_resume: Annotated[
         bool, typer.Option("--no-resume", help="Start a new backup, also if one was interrupted.")
@@ -64,7 +68,11 @@ def create(
             place = backups_at(session, admin, backups)
             with copy_progress(session, "copied") as on_progress:
                 made = await place.create(
-                    checkpoint=checkpoint, concurrency=concurrency, resume=not no_resume, on_progress=on_progress
+                    checkpoint=checkpoint,
+                    keep_wal=keep_wal,
+                    concurrency=concurrency,
+                    resume=not no_resume,
+                    on_progress=on_progress,
                 )
         data = backup_fields(made)
         session.output.record(data, backup_rows(data))
