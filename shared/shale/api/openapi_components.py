@@ -93,6 +93,7 @@ _WRITER: Json = {
     "holder": {"type": ["string", "null"]},
     "host": {"type": ["string", "null"]},
     "since_s": {"type": ["integer", "null"]},
+    "proved_s": {"type": "number"},
     "database": {"type": "string"},
 }
 

@@ -74,14 +74,7 @@ async def open_writer(
         WalTruncated: rows that must be replayed are gone.
     """
     store, root = database.store, database.root
-    protocol = ProtocolOptions(
-        component="writer",
-        probe_max_staleness_s=options.probe_max_staleness_s,
-        missing_boundary=MissingBoundary(options.missing_boundary),
-        boundary_files_enabled=options.boundary_files_enabled,
-        manifest_update_timeout_s=options.manifest_update_timeout_s,
-        manifest_write_version=database.manifest_write_version,
-    )
+    protocol = writer_protocol(database, options)
     wal = WalStore(
         database.wal_store or store,
         root,
@@ -119,6 +112,18 @@ async def open_writer(
         raise
     log.info(Event.DB_OPENED, path=root, epoch=writer.manifest.epoch)
     return writer
+
+
+def writer_protocol(database: ConnectedDatabase, options: DbOptions) -> ProtocolOptions:
+    """Return how a writer with these options reads and writes manifests."""
+    return ProtocolOptions(
+        component="writer",
+        probe_max_staleness_s=options.probe_max_staleness_s,
+        missing_boundary=MissingBoundary(options.missing_boundary),
+        boundary_files_enabled=options.boundary_files_enabled,
+        manifest_update_timeout_s=options.manifest_update_timeout_s,
+        manifest_write_version=database.manifest_write_version,
+    )
 
 
 def _no_live_writer(wal: WalStore, env: Env) -> Admission:

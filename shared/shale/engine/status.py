@@ -136,6 +136,12 @@ def database_url(status: DbStatus) -> str:
     return status._writer.location.url
 
 
+def proof_age_s(status: DbStatus) -> float:
+    """Return the seconds since the last read of the manifest that showed no newer writer."""
+    writer = status._writer
+    return writer.env.clock.monotonic_s() - writer.manifest.proved_at_s
+
+
 def writer_state(writer: Writer) -> Mapping[str, object]:
     """Return what ``repr`` of a ``Db`` shows, from memory."""
     status = DbStatus(writer)

@@ -25,6 +25,7 @@ from shale.protocol.versioned import Versioned
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.types import Checkpoint, Manifest, ManifestId
+from shale.types.writer_sign import challenged_epoch
 
 _U32_MAX = 2**32 - 1
 log = get_logger("checkpoints")
@@ -60,6 +61,10 @@ def require_name(name: object) -> str | None:
     if Checkpoint(id=UUID(int=0), manifest_id=ManifestId(0), name=name).writer_epoch is not None:
         raise InvalidRequestError(
             f"name: {name!r} is reserved for a writer's own checkpoint, which the next writer removes"
+        )
+    if challenged_epoch(name) is not None:
+        raise InvalidRequestError(
+            f"name: {name!r} is reserved for the challenge of a standby, which the writer removes"
         )
     return name
 

@@ -38,6 +38,10 @@ ClaimEdit: TypeAlias = Callable[[T, Epoch, int], T]
 log = get_logger("transactional")
 
 
+class EpochTaken(FencedError):
+    """Another process claimed the epoch first; this one never held it and has written nothing."""
+
+
 class Stored(Generic[T]):
     """A version of a value, from which the next one can be committed."""
 
@@ -225,13 +229,13 @@ class Fenceable(Stored[T]):
 
         Raises:
             ObjectUpdateTimeout: conflicts did not end within ``manifest_update_timeout_s``.
-            FencedError: the newest epoch is not ``only_after``.
+            EpochTaken: the newest epoch is not ``only_after``.
         """
 
         def claimed(value: T) -> Epoch:
             newest = role.get(value)
             if only_after is not None and newest != only_after:
-                raise role.fenced(f"{newest} was claimed after {only_after}")
+                raise EpochTaken(str(role.fenced(f"{newest} was claimed after {only_after}")))
             return Epoch(newest + 1)
 
         return await cls._claim(stored, role, claimed, edit=edit)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from shale.testing.mutation_log import Mutation
-from shale.types import Manifest, SstView, Tree
+from shale.types import Checkpoint, Manifest, SstView, Tree
+from shale.types.writer_sign import challenged_epoch
 
 _WRITERS_FIELDS = (
     "initialized",
@@ -20,6 +21,11 @@ _WRITERS_FIELDS = (
     "sequence_tracker",
 )
 _EMPTY = Tree()
+
+
+def _is_of_writers(entry: Checkpoint) -> bool:
+    """Whether only writers remove a checkpoint: their own, and the challenges that these answer."""
+    return entry.writer_epoch is not None or challenged_epoch(entry.name) is not None
 
 
 def check_step(base: Manifest, new: Manifest, mutation: Mutation, *, union: bool = False) -> None:
@@ -39,7 +45,7 @@ def check_step(base: Manifest, new: Manifest, mutation: Mutation, *, union: bool
         dropped = [
             str(entry.id)
             for entry in base.checkpoints
-            if new.checkpoint(entry.id) is None and not (mutation.role == "writer" and entry.writer_epoch is not None)
+            if new.checkpoint(entry.id) is None and not (mutation.role == "writer" and _is_of_writers(entry))
         ]
         assert not dropped, f"{mutation}: a {mutation.role} dropped the checkpoints {dropped}"
     for prefix in sorted({name for manifest in (base, new) for name, _ in manifest.trees()}):

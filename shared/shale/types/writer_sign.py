@@ -3,9 +3,13 @@
 It tells people and programs who writes, since when and where.  It is for convenience, never for safety: only the epoch
 decides who may write.
 
+A standby that sees no other evidence of the writer adds a checkpoint of its own, a challenge.  A writer that is alive
+answers it within a poll: it replaces its sign, and removes the challenge.
+
 Source: docs/reference/protocol.md 9.1.
 """
 
+import re
 from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple, Self
@@ -14,6 +18,8 @@ from urllib.parse import parse_qsl, urlencode
 from shale.core.lazy_dataclass import dataclass
 from shale.types.ids import Epoch
 from shale.types.manifest import Checkpoint, Manifest
+
+_CHALLENGE = re.compile(r"standby:([0-9]{1,19})(?:\?.*)?", re.DOTALL)
 
 
 class WriterPresence(StrEnum):
@@ -147,3 +153,29 @@ def embedded_compactor(manifest: Manifest) -> EmbeddedCompactor | None:
         if each.writer_epoch is not None and (sign := WriterIdentity.of(each)).compactor is not None
     ]
     return max(told)[1] if told else None
+
+
+def challenge_name(epoch: Epoch, host: str) -> str:
+    """Return the name of a challenge to the writer of an epoch; ``host``: of the standby, for people."""
+    return f"standby:{epoch}?{urlencode({'host': host})}"
+
+
+def challenged_epoch(checkpoint_name: str | None) -> Epoch | None:
+    """Return the epoch whose writer a checkpoint challenges; ``None`` for all other checkpoints."""
+    match = None if checkpoint_name is None else _CHALLENGE.fullmatch(checkpoint_name)
+    return None if match is None else Epoch(int(match[1]))
+
+
+def is_challenged(manifest: Manifest, epoch: int) -> bool:
+    """Whether a standby waits for an answer of the writer of this epoch."""
+    return any(challenged_epoch(entry.name) == epoch for entry in manifest.checkpoints)
+
+
+def without_challenges(manifest: Manifest, through_epoch: int) -> Manifest:
+    """Return the manifest without the challenges of writers up to this epoch."""
+    kept = tuple(
+        entry
+        for entry in manifest.checkpoints
+        if (epoch := challenged_epoch(entry.name)) is None or epoch > through_epoch
+    )
+    return manifest if len(kept) == len(manifest.checkpoints) else replace(manifest, checkpoints=kept)

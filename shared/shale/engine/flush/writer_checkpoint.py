@@ -2,7 +2,7 @@
 
 The claim of the epoch creates it, the manifest version that brings a new state replaces it, and after half of its
 lifetime a poll does.  So it costs no request of its own while the writer flushes.  It expires, because a writer that
-crashed must not keep garbage until the next one comes.
+crashed must not keep garbage until the next one comes.  The challenge of a standby makes the next poll replace it.
 
 Source: docs/reference/protocol.md 9.1.
 """
@@ -17,7 +17,7 @@ from shale.env import Env
 from shale.protocol.checkpoints import add_checkpoint
 from shale.protocol.versioned import Versioned
 from shale.types import Checkpoint, Epoch, Manifest, Segment, Tree
-from shale.types.writer_sign import WriterIdentity, embedded_compactor
+from shale.types.writer_sign import WriterIdentity, embedded_compactor, is_challenged, without_challenges
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -70,9 +70,14 @@ class WriterCheckpoint:
         return self._with_new(manifest, version, self._env.ids.uuid())
 
     def is_outdated(self, manifest: Manifest) -> bool:
-        """Whether the checkpoint does not keep the SSTs of ``manifest``, was deleted, or is half through its life."""
+        """Whether the checkpoint has to be replaced.
+
+        It does not keep the SSTs of ``manifest``, was deleted, is half through its life, or a standby asks for it.
+        """
         own = self._own
         if own is None or manifest.checkpoint(own.id) is None or _state_of(manifest) != self._state:
+            return True
+        if is_challenged(manifest, self._epoch):
             return True
         return 2 * (own.expire_s * 1000 - self._env.clock.now_ms()) <= self._lifetime_ms
 
@@ -102,6 +107,8 @@ class WriterCheckpoint:
         return without_writers_before(manifest, self._epoch + 1)
 
     def _with_new(self, manifest: Manifest, version: int, new_id: "UUID") -> Manifest:
+        # The new checkpoint answers all challenges so far, so that they keep no garbage.
+        manifest = without_challenges(manifest, self._epoch)
         kept = tuple(entry for entry in manifest.checkpoints if _epoch_or(entry, self._epoch + 1) > self._epoch)
         identity = replace(self._identity, compactor=embedded_compactor(manifest))
         added = add_checkpoint(
