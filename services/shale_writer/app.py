@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from shale.admin.checkpoints import CheckpointAdmin
 from shale.admin.context import AdminContext
-from shale.api.admin_openapi import FLUSH, checkpoint_paths, openapi_route
+from shale.api.admin_openapi import FLUSH, PROMOTE, checkpoint_paths, openapi_route
 from shale.api.build import build_writer_api
 from shale.api.routes.checkpoints import CheckpointRoutes
 from shale.console.install import add_console
@@ -27,29 +27,26 @@ from shale.service.health import OK, HealthCheckResult
 from shale.service.http.problems import problem_from, response
 from shale.service.process import Process
 from shale_writer.settings import WriterSettings
+from shale_writer.standby.promotion import Promotion
 
 _ALL_ADDRESSES = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 
 
 async def run_writer(process: Process[WriterSettings]) -> None:
-    """Open the database, serve it until the process has to stop, flush, and close it.
+    """Open the database, or wait as a standby; serve it until the process has to stop, flush, and close it.
 
     Raises:
         FencedError: another writer took over.
         ShaleError: the engine failed for another reason.
     """
     settings = process.settings
+    promotion = Promotion()
+    process.admin.add_route(promotion.route())
     with open_data_ports(settings) as ports:
-        db = await Db.open(
-            process.root,
-            store=process.store,
-            wal_store=process.wal_store,
-            block_transformer=settings.block_transformer(),
-            manifest_write_version=settings.manifest.write_version,
-            options=_with_endpoint(settings.options(), ports, settings.http.host),
-            env=process.env,
-            metrics=process.metrics,
-        )
+        db = await _open(process, ports, promotion)
+        if db is None:
+            return
+        promotion.succeeded(db.status.writer_epoch)
         process.report_undurable(partial(_undurable, db))
         process.health.add_status(partial(_status, db))
         process.health.add_ready_check("pressure", partial(_check_backpressure, db, settings.max_unflushed_bytes))
@@ -73,6 +70,26 @@ async def run_writer(process: Process[WriterSettings]) -> None:
         await db.close(flush=settings.close_flush())
 
 
+async def _open(process: Process[WriterSettings], ports: DataPorts, promotion: Promotion) -> Db | None:
+    """Open the database; a standby waits until it may, and returns ``None`` if the process has to stop before."""
+    settings = process.settings
+    options = _with_endpoint(settings.options(), ports, settings.http.host)
+    if settings.standby.enabled:
+        from shale_writer.standby.run import StandbyRun
+
+        return await StandbyRun(process, ports, options, promotion).become_writer()
+    return await Db.open(
+        process.root,
+        store=process.store,
+        wal_store=process.wal_store,
+        block_transformer=settings.block_transformer(),
+        manifest_write_version=settings.manifest.write_version,
+        options=options,
+        env=process.env,
+        metrics=process.metrics,
+    )
+
+
 def _with_endpoint(options: DbOptions, ports: DataPorts, host: str) -> DbOptions:
     """Return the options with the URL that the writer tells others, unless one is set.
 
@@ -89,7 +106,7 @@ def _add_admin_routes(process: Process[WriterSettings], db: Db) -> None:
     checkpoints = CheckpointRoutes(CheckpointAdmin(place), process.env, db)
     for route in (_flush_route(db), *checkpoints.routes()):
         process.admin.add_route(route)
-    process.admin.add_route(openapi_route(FLUSH, checkpoint_paths(with_scope=True)))
+    process.admin.add_route(openapi_route(FLUSH, PROMOTE, checkpoint_paths(with_scope=True)))
 
 
 def _status(db: Db) -> dict[str, Any]:

@@ -15,8 +15,10 @@ from shale.service.config.sections import Bytes, CompressionCodec, PositiveSecon
 from shale.service.config.settings import BoundaryFilesSettings, options_from, validate_options
 from shale.sst.budget import DEFAULT_CAPACITY_BYTES
 from shale.types import Compression
+from shale_writer.standby.decision import StandbyPolicy
 
 ENGINE = DbOptions()
+POLICY = StandbyPolicy()
 
 
 class WriterShutdownSection(ShutdownSection):
@@ -48,16 +50,49 @@ class WalSection(Section):
     )
 
 
+class StandbySection(Section):
+    """A second writer process that waits, and replaces the active one."""
+
+    enabled: bool = Field(
+        default=False,
+        description="Wait as a standby while another writer is active, and replace it after it has ended.",
+    )
+    poll_interval: PositiveSeconds = Field(
+        default=POLICY.poll_interval_s,
+        description="How often a standby reads the manifest, and asks the active writer at its endpoint.",
+    )
+    takeover_after: PositiveSeconds = Field(
+        default=POLICY.takeover_after_s,
+        description="An active writer without evidence of life for this long is replaced; at least three times "
+        "manifest_poll_interval and poll_interval.",
+    )
+    unsigned_takeover_after: PositiveSeconds | None = Field(
+        default=POLICY.unsigned_takeover_after_s,
+        description="The same since the last change of a writer that keeps no sign of life, such as SlateDB's; "
+        "none: never.",
+    )
+
+    def policy(self) -> StandbyPolicy:
+        """Return the intervals of a standby."""
+        return StandbyPolicy(
+            poll_interval_s=self.poll_interval,
+            takeover_after_s=self.takeover_after,
+            unsigned_takeover_after_s=self.unsigned_takeover_after,
+        )
+
+
 class WriterSettings(ServerSettings, BoundaryFilesSettings):
     """The writer: accepts writes over HTTP, makes them durable, and serves reads."""
 
     ROLE: ClassVar[str] = "writer"
+    FLAGS: ClassVar[tuple[str, ...]] = ("standby.enabled",)
 
     # Settings are frozen, so narrower sections are safe.
     http: WritesHttpSection = WritesHttpSection()  # pyright: ignore[reportIncompatibleVariableOverride]
     shutdown: WriterShutdownSection = WriterShutdownSection()  # pyright: ignore[reportIncompatibleVariableOverride]
 
     wal: WalSection = WalSection()
+    standby: StandbySection = StandbySection()
 
     flush_interval: Seconds | None = Field(
         default=ENGINE.flush_interval_s,
@@ -142,6 +177,7 @@ class WriterSettings(ServerSettings, BoundaryFilesSettings):
     @model_validator(mode="after")
     def _is_consistent(self) -> "WriterSettings":
         validate_options(self.options, self.merge_operator)
+        _validate_standby(self.standby, self.manifest_poll_interval, has_sign=self.writer_checkpoint)
         return self
 
     def options(self) -> DbOptions:
@@ -175,3 +211,17 @@ class WriterSettings(ServerSettings, BoundaryFilesSettings):
     def close_flush(self) -> FlushType:
         """Return what to flush at a stop."""
         return FlushType(self.shutdown.flush)
+
+
+def _validate_standby(standby: StandbySection, manifest_poll_interval_s: float, *, has_sign: bool) -> None:
+    """Raise ``ValueError`` if a standby could not tell a live writer from a dead one."""
+    if not standby.enabled:
+        return
+    if not has_sign:
+        raise ValueError("standby.enabled needs writer_checkpoint: the sign of life of the active writer")
+    longest_s = 3 * max(manifest_poll_interval_s, standby.poll_interval)
+    if standby.takeover_after < longest_s:
+        raise ValueError(
+            f"standby.takeover_after must be at least {longest_s:g} s, three times the longer one of "
+            "manifest_poll_interval and standby.poll_interval"
+        )

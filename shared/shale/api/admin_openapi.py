@@ -77,6 +77,25 @@ FLUSH: Json = {
         }
     }
 }
+_PROMOTED: Json = {
+    "type": "object",
+    "required": ["schema_version", "state", "epoch", "promoted"],
+    "properties": {
+        "schema_version": INT,
+        "state": {"enum": ["active"]},
+        "epoch": INT,
+        "promoted": {"type": "boolean", "description": "false: it was the writer already."},
+    },
+}
+PROMOTE: Json = {
+    "/v1/admin/promote": {
+        "post": {
+            "operationId": "promote",
+            "summary": "Make this standby the writer now; an active writer is fenced.",
+            "responses": {"200": _answered("It is the writer.", _PROMOTED), **problems("400", "409")},
+        }
+    }
+}
 _DATABASE: Json = {"oneOf": [TEXT, {"type": "null"}], "description": "Path of one database; default: all databases."}
 _RESOURCES: Json = {"oneOf": [{"type": "array", "items": TEXT}, {"type": "null"}], "description": "Default: all tasks."}
 _TASK: Json = {

@@ -75,8 +75,8 @@ class Process(Generic[S]):
         return self._undurable() if self._undurable is not None else None
 
     def ready(self, **fields: object) -> None:
-        """Report that the daemon is ready."""
-        first = not self.health.started
+        """Report that the daemon is ready, also after a time as a standby."""
+        first = self.health.state in (ServiceState.STARTING, ServiceState.STANDBY)
         self.health.set_state(ServiceState.ACTIVE)
         if first:
             self.log.info(Event.DAEMON_READY, admin_port=self.admin_port, **fields)

@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 import shale
+from shale.engine.db_cache import adopt_cache
 from shale.engine.warm import CacheTarget, WarmResult
 from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import InvalidRequestError, SstMissing
@@ -153,5 +154,18 @@ def test_an_sst_that_is_lost() -> None:
                 await world.store.delete(meta.key)
             with pytest.raises(SstMissing):
                 await reader.cache.warm()
+
+    run(test)
+
+
+def test_a_handle_adopts_what_another_one_has_in_memory() -> None:
+    async def test(world: World) -> None:
+        async with world.reader(block_cache_bytes="1MiB") as reader, world.db(block_cache_bytes="1MiB") as db:
+            await reader.cache.warm()
+            assert await adopt_cache(db.cache, reader.cache) == 2
+            await reader.close()
+            world.store.reads.clear()
+            assert await db.get(b"a007") == b"v" * 100
+            assert world.store.reads == []
 
     run(test)

@@ -76,7 +76,10 @@ class DaemonSettings(BaseSettings):
 
     ROLE: ClassVar[str]
     FLAGS: ClassVar[tuple[str, ...]] = ()
-    """Boolean settings with a command-line option of their own, such as ``take_over``: ``--take-over``."""
+    """Boolean settings with a command-line option of their own, such as ``take_over``: ``--take-over``.
+
+    Of a section, ``standby.enabled`` is ``--standby``.
+    """
 
     database: DatabaseSection
     store: StoreSection = StoreSection()
@@ -312,8 +315,9 @@ def read_command_line(settings_cls: type[DaemonSettings], argv: Sequence[str]) -
     if "http" in settings_cls.model_fields:
         parser.add_argument("--port", help="port of the HTTP API; 0: any free port")
     for flag in settings_cls.FLAGS:
-        about = settings_cls.model_fields[flag].description
-        parser.add_argument(f"--{flag.replace('_', '-')}", action=argparse.BooleanOptionalAction, help=about)
+        about = _description(settings_cls, flag.split("."))
+        name = flag.partition(".")[0].replace("_", "-")
+        parser.add_argument(f"--{name}", action=argparse.BooleanOptionalAction, help=about)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any setting, repeatable")
     given = vars(parser.parse_args(argv))
     layer = ConfigLayer()
@@ -326,7 +330,7 @@ def read_command_line(settings_cls: type[DaemonSettings], argv: Sequence[str]) -
         "log_level": ("log", "level"),
         "admin_port": ("admin", "port"),
         "port": ("http", "port"),
-        **{flag: (flag,) for flag in settings_cls.FLAGS},
+        **{flag.partition(".")[0]: tuple(flag.split(".")) for flag in settings_cls.FLAGS},
     }
     for option, names in places.items():
         if given.get(option) is not None:
@@ -337,6 +341,15 @@ def read_command_line(settings_cls: type[DaemonSettings], argv: Sequence[str]) -
             parser.error(f"--set {assignment}: write NAME=VALUE")
         layer.put(tuple(name.split(".")), command_line_value(value), f"option --set {name}")
     return layer
+
+
+def _description(model: type[BaseModel], names: Sequence[str]) -> str | None:
+    """Return the description of a setting, which may be in a section."""
+    found = model.model_fields[names[0]]
+    section = found.annotation
+    if len(names) == 1 or not isinstance(section, type):
+        return found.description
+    return _description(section, names[1:])
 
 
 def command_line_value(text: str) -> Any:

@@ -1,0 +1,1 @@
+"""The warm standby of a writer: it watches the active writer, and replaces it."""

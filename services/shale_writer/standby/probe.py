@@ -1,0 +1,60 @@
+"""Asks the active writer over HTTP whether it lives; the address is in its sign of life."""
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from shale.service.access import TokenRole
+from shale.types.writer_sign import WriterStatus
+
+PATH = "/v1/writer"
+PROBE_TIMEOUT_S = 2.0
+
+
+class HttpProbe:
+    """Requests the route of a writer's identity (docs/reference/http.md 1).
+
+    An answer counts if it is of the epoch and the holder that the manifest names, and if that writer has proved its
+    epoch lately: one that has lost the store would otherwise keep its role without being able to write.
+
+    Args:
+        tokens: returns the tokens of the data port, which all writers of a database share.
+        proof_max_age_s: an older proof does not count.
+    """
+
+    def __init__(self, tokens: Callable[[], list[TokenRole]], *, proof_max_age_s: float) -> None:
+        self._tokens = tokens
+        self._proof_max_age_s = proof_max_age_s
+        # The address is that of a writer of this deployment, so a proxy of the environment is not asked.
+        self._http = httpx.AsyncClient(timeout=PROBE_TIMEOUT_S, trust_env=False)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.aclose()
+
+    async def __call__(self, active: WriterStatus) -> bool:
+        """Return whether the writer has answered; see the class."""
+        identity = active.identity
+        if identity is None or identity.endpoint is None:
+            return False
+        try:
+            found = await self._http.get(f"{identity.endpoint}{PATH}", headers=self._headers())
+            fields = found.json() if found.status_code == httpx.codes.OK else None
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError):
+            return False
+        return isinstance(fields, dict) and self._is_proof(fields, active.epoch, identity.holder)
+
+    def _is_proof(self, fields: Mapping[str, Any], epoch: int, holder: str) -> bool:
+        age_s = fields.get("proved_s", 0.0)
+        is_same = (fields.get("epoch"), fields.get("holder")) == (epoch, holder)
+        return is_same and isinstance(age_s, int | float) and age_s < self._proof_max_age_s
+
+    def _headers(self) -> dict[str, str]:
+        tokens = self._tokens()
+        return {"Authorization": f"Bearer {tokens[0][0].get_secret_value()}"} if tokens else {}
