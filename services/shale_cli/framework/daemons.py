@@ -19,7 +19,7 @@ DAEMON_ALIASES = {"run-writer": "writer", "run-compactor": "compactor", "run-wor
 """SlateDB's names of the daemons."""
 
 
-VERBS = {"gc": ("run", "plan")}
+VERBS = {"gc": ("run", "plan"), "writer": ("promote",)}
 """Daemons that are also nouns: without one of these verbs, the command is the daemon."""
 
 

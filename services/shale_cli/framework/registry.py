@@ -28,6 +28,7 @@ NOUNS = {
     "cas": "shale_cli.commands.cas",
     "config": "shale_cli.commands.config",
     "debug": "shale_cli.commands.debug.app",
+    "writer": "shale_cli.commands.writer",
     "help": "shale_cli.commands.help_topics",
 }
 """The module of each noun; its ``app`` has the verbs."""
