@@ -13,66 +13,25 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import shale
 from shale.core.settings_values import parse_size
 from shale.store.options import StoreOptions
-from tests.external_tools import find_tool
+from tests.integration.store.servers import SECRET
+from tests.integration.store.versitygw import find_versitygw, versitygw
 from tests.paths import PYTHONPATH
 
 VALUE_BYTES = 1000
 ROW_BYTES = VALUE_BYTES + 16
 BATCH = 1000
 FACTOR_MAX = 1.1
-READY_S = 60
-ACCESS = {"access_key_id": "shale", "secret_access_key": "shale-local", "region": "us-east-1"}
-
-
-@contextmanager
-def server(folder: Path) -> Iterator[str]:
-    """Run versitygw with the buckets ``data`` and ``backups``; yields its URL."""
-    program = find_tool("versitygw") or sys.exit("versitygw is not installed: make tools")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    for bucket in ("data", "backups"):
-        (folder / "objects" / bucket).mkdir(parents=True)
-    (folder / "meta").mkdir()
-    secrets = ("--access", ACCESS["access_key_id"], "--secret", ACCESS["secret_access_key"])
-    command = [program, *secrets, "--port", f"127.0.0.1:{port}", "posix", "--sidecar", str(folder / "meta")]
-    with (folder / "server.log").open("wb") as log:
-        child = subprocess.Popen([*command, str(folder / "objects")], stdout=log, stderr=log)
-    url = f"http://127.0.0.1:{port}"
-    try:
-        _wait_until_ready(url, child)
-        yield url
-    finally:
-        child.terminate()
-        child.wait(30)
-
-
-def _wait_until_ready(url: str, child: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + READY_S
-    while time.monotonic() < deadline and child.poll() is None:
-        try:
-            urllib.request.urlopen(url, timeout=5).close()
-        except urllib.error.HTTPError:
-            return
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    raise AssertionError("the server did not start")
+ACCESS = {"access_key_id": SECRET, "secret_access_key": SECRET, "region": "us-east-1"}
 
 
 class Check:
@@ -171,7 +130,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the moments")
     options = parser.parse_args()
     size = parse_size(options.size, name="--size")
-    with tempfile.TemporaryDirectory(prefix="shale-backup-check-") as folder, server(Path(folder)) as endpoint:
+    if find_versitygw() is None:
+        parser.error("versitygw is not here: make versitygw")
+    with tempfile.TemporaryDirectory(prefix="shale-backup-check-") as name, versitygw("data", Path(name)) as endpoint:
+        (Path(name) / "backups").mkdir()
         holds = Check(endpoint, size, options.kills, options.seed).run()
     print("every bound holds" if holds else "a bound does NOT hold", flush=True)
     return 0 if holds else 1
