@@ -28,7 +28,7 @@ REDIS_COMMIT ?= 4f8cdc2a1ea53e42955af758aabffee67cb455dd
 # collecting the tests takes 20 instead of 8 seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install tools java demo spark-demo up test test-again bench bench-spark sim sim-two-phase fuzz model soak two-phase-soak gc-soak backup-check compat versitygw redis-suite docs quick lint mutations fmt gen gen-schemas check check-long lock release wheels first-hour archive image image-spark compose-check dashboard-check clean
+.PHONY: help install tools java demo spark-demo up test test-again bench bench-spark sim sim-two-phase fuzz model soak two-phase-soak gc-soak backup-check compat versitygw redis-suite docs quick lint mutations fmt gen gen-schemas check check-long lock release wheels first-hour archive image image-spark compose-check alert-check dashboard-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -211,6 +211,9 @@ dashboard-check: install ## query every panel of Grafana's dashboards on a real 
 
 compose-check: install ## test the compose stack: health, kills, scrape targets, stop
 	$(BIN)/python -m tests.integration.compose_check
+
+alert-check: install ## fire alerts with real daemons, Prometheus and Alertmanager; CHECK= names of scenarios
+	$(BIN)/python -m tests.integration.alert_check $(CHECK)
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .shale .demo .mypy_cache .ruff_cache .hypothesis

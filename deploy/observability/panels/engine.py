@@ -169,6 +169,13 @@ WRITES = Row(
         ),
         one("Back-pressure", "SlateDBBackpressure.", "ops", "{{db}}", rate("slatedb_db_backpressure_total", "db")),
         one("L0 stalls", "SlateDBL0Stalled.", "ops", "{{db}} {{type}}", rate("slatedb_db_l0_stalls_total", "db, type")),
+        one(
+            "L0 full",
+            "SlateDBL0Stalled: 1 while flushes wait.",
+            "short",
+            "{{db}}",
+            "max by (db) (slatedb_db_l0_stalled{$all})",
+        ),
         Panel(
             "WAL files",
             "SlateDBWALFlushFailing when none are written.",

@@ -105,6 +105,7 @@ _DB = (
     _counter("slatedb_db_write_batches_total", "Batches given to the writer."),
     _counter("slatedb_db_backpressure_total", "How often a write found too much unflushed, once per check."),
     _counter("slatedb_db_l0_stalls_total", "Flushes that had to wait because L0 was full.", "type"),
+    _gauge("slatedb_db_l0_stalled", "Whether flushes wait now because L0 is full: 1 or 0."),
     _counter("slatedb_db_immutable_memtable_flushes_total", "Frozen memtables whose SSTs are in the manifest."),
     _counter("slatedb_db_memtable_write_bytes_total", "Bytes of keys and values put into the memtable."),
     _counter("slatedb_db_l0_flush_bytes_total", "Bytes of L0 SSTs written by memtable flushes."),

@@ -546,6 +546,14 @@ MORE_CASES = (
             {'shale_start_timestamp_seconds{job="j",instance="i"}': "1x7 2x20"},
         ),
     ),
+    (
+        "SlateDBL0Stalled",  # one stall that does not end
+        Case(
+            "12m",
+            {'slatedb_db_l0_stalled{db="a"}': "0 1x20", 'slatedb_db_l0_stalls_total{db="a",type="num_ssts"}': "0 1x20"},
+            {'slatedb_db_l0_stalled{db="a"}': "0 1x2 0x20", 'slatedb_db_l0_stalls_total{db="a"}': "0 1x20"},
+        ),
+    ),
     ("SlateDBFenced", _exit(80, other=75)),
     ("SlateDBFenced", _terminated(80, other=75)),
     ("SlateDBCorruption", _exit(65, other=70)),

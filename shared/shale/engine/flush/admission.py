@@ -78,6 +78,7 @@ class L0Admission:
             running += 1
             reserved.update(frozen.segments)
         self.stall_reason = None
+        self._instruments.l0_stalled(0)
         return admitted
 
     def _is_stalled(self, trees: Mapping[bytes, Tree], reserved: Mapping[bytes, int], frozen: FrozenTable) -> bool:
@@ -95,6 +96,7 @@ class L0Admission:
             self._warn_in_time(reason, fullest, limit, self._durability.stall)
         if reason != self.stall_reason:
             self.stall_reason = reason
+            self._instruments.l0_stalled(0 if reason is None else 1)
             self._durability.changed.notify()
         return reason is not None and not self._ignores_stalls
 

@@ -33,6 +33,7 @@ class WriterInstruments:
             kind: metrics.counter("slatedb_db_l0_stalls_total", type=kind).inc
             for kind in ("num_ssts", "num_ssts_per_key")
         }
+        self.l0_stalled = metrics.gauge("slatedb_db_l0_stalled").set
         self.fenced = metrics.counter("slatedb_fenced_total", component="writer").inc
         self._operands = {
             path: metrics.counter("slatedb_merge_operator_operands_total", path=path).inc for path in ("read", "flush")

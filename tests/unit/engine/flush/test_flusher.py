@@ -19,11 +19,11 @@ from tests.unit.engine.writer_parts import Parts, make_parts
 
 
 def with_flusher(
-    scenario: Callable[[Parts, MemtableFlusher], Awaitable[None]], **options: Any
+    scenario: Callable[[Parts, MemtableFlusher], Awaitable[None]], metrics: Metrics | None = None, **options: Any
 ) -> Callable[[], Awaitable[None]]:
     async def run() -> None:
         parts = await make_parts(**options)
-        instruments = WriterInstruments(Metrics())
+        instruments = WriterInstruments(Metrics() if metrics is None else metrics)
         admission = L0Admission(parts.manifest, parts.durability, parts.options, instruments, Env.system())
         committer = FlushCommitter(
             parts.pipeline,
@@ -101,13 +101,18 @@ def test_a_table_waits_until_the_wal_has_its_rows() -> None:
 
 
 def test_a_full_l0_stalls_the_flush() -> None:
+    metrics = Metrics()
+    stalled = metrics.gauge("slatedb_db_l0_stalled")
+
     async def scenario(parts: Parts, flusher: MemtableFlusher) -> None:
         await freeze(parts, flusher, b"a")
         await parts.durability.wait_flushed(1)
+        assert stalled.value == 0
         await freeze(parts, flusher, b"b")
         while not flusher.is_stuck:  # noqa: ASYNC110 - nothing notifies of the stall but the flusher itself
             await anyio.sleep(0.01)
         assert len(parts.pipeline.buffers.frozen.tables) == 1
         assert parts.durability.flushed_seq == 1
+        assert stalled.value == 1
 
-    anyio.run(with_flusher(scenario, wal_enabled=False, l0_max_ssts=1))
+    anyio.run(with_flusher(scenario, metrics, wal_enabled=False, l0_max_ssts=1))

@@ -1,0 +1,1 @@
+"""Alerts with real daemons, a real Prometheus and a real Alertmanager."""
