@@ -19,6 +19,7 @@ MADE_BY_CHART = {
     "admin": {"port", "host", "require_token"},
     "http": {"port", "host"},
     "resp": {"port", "host", "enabled"},
+    "standby": {"enabled"},
 }
 """Settings by section that other values of the chart make, or that must not differ from its ports."""
 

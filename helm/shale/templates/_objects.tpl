@@ -1,4 +1,4 @@
-{{- /* A Deployment; takes what a pod takes, and replicas, and scaled if an autoscaler sets them. */ -}}
+{{- /* A Deployment; takes what a pod takes, and replicas, scaled if an autoscaler sets them, waits if its pod may wait. */ -}}
 {{- define "shale.deployment" -}}
 ---
 apiVersion: apps/v1
@@ -8,7 +8,13 @@ spec:
   {{- if not .scaled }}
   replicas: {{ .replicas }}
   {{- end }}
+  {{- if .waits }}
+  # A pod that waits is not ready, and the rollout is complete all the same.
+  strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}
+  progressDeadlineSeconds: 2147483647
+  {{- else }}
   strategy: {type: {{ .strategy }}}
+  {{- end }}
   selector:
     matchLabels: {{- include "shale.selector" . | nindent 6 }}
   template: {{- include "shale.pod" . | nindent 4 }}

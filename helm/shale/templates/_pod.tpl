@@ -38,7 +38,7 @@ spec:
       topologyKey: kubernetes.io/hostname
       whenUnsatisfiable: ScheduleAnyway
       labelSelector:
-        matchLabels: {{- include "shale.selector" . | nindent 10 }}
+        matchLabels: {{- default (include "shale.selector" .) .spread | nindent 10 }}
   {{- end }}
   {{- if .isJob }}
   restartPolicy: Never

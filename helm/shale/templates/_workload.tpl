@@ -8,6 +8,10 @@ those of all roles and of the database), store, config and accountName.
 {{- $database := default dict .database }}
 {{- $values := mergeOverwrite (deepCopy (index $all .role)) (deepCopy (default dict (index $database .role))) }}
 {{- $image := include "shale.mergedImage" (dict "base" $all.image "own" $values.image) | fromJson }}
+{{- if eq (default "" .component) "writer-standby" }}
+{{- $image = include "shale.mergedImage" (dict "base" $image "own" $values.standby.image) | fromJson }}
+{{- $values = mergeOverwrite $values (omit (deepCopy $values.standby) "enabled") }}
+{{- end }}
 {{- $_ := set $values "image" $image }}
 {{- range $key := list "podLabels" "podAnnotations" "nodeSelector" "podSecurityContext" "securityContext" "lifecycle" "extraPodSpec" }}
 {{- $merged := mergeOverwrite (deepCopy (index $all $key)) (deepCopy (default dict (index $values $key))) }}
@@ -65,6 +69,13 @@ those of all roles and of the database), store, config and accountName.
 {{- $runs := $values.enabled }}
 {{- if eq $role "worker" }}{{ $runs = or $values.replicas $values.autoscaling.enabled }}{{ end }}
 {{- if $runs }}{{ $found = append $found $workload }}{{ end }}
+{{- if and $runs (eq $role "writer") }}
+{{- if $values.standby.enabled }}
+{{- $standby := dict "root" $root "role" "writer" "component" "writer-standby" "database" $database }}
+{{- include "shale.workload" $standby }}
+{{- $found = append $found $standby }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- $groups := include "shale.gcGroups" $root | fromJson }}

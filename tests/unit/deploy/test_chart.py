@@ -144,7 +144,7 @@ def taken(objects: Objects, template: Manifest, folder: Path) -> Any:
             (mounted / item["path"]).write_text(SECRETS[item["path"]])
     with pytest.MonkeyPatch.context() as patch:
         for each in daemon["env"]:
-            patch.setenv(each["name"], each["value"])
+            patch.setenv(each["name"], each.get("value", "").replace("$(POD_IP)", "10.0.0.7"))
         patch.setenv("SHALE_CONFIG", str(config))
         patch.setenv("SHALE_SECRETS_DIR", str(mounted))
         loaded = load_settings(settings_class(role), daemon["args"][1:])

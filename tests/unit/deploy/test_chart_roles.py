@@ -247,6 +247,7 @@ def test_each_database_has_its_daemons_and_each_store_a_gc() -> None:
     assert set(pods) - set(collectors) == {
         *(f"{name}-{role}" for name in ("orders", "users", "events") for role in ("writer", "compactor")),
         "orders-reader",
+        "orders-writer-standby",
         "users-worker",
     }
     assert {"orders-writer", "users-writer", "events-writer"} <= set(of_kind(objects, "Service"))
