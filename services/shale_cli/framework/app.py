@@ -25,7 +25,7 @@ EPILOG = (
 )
 OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
-SHOWN = ("--url", "--output", "--version")
+SHOWN = ("--url", "--output")
 """The global options on the first help page, which has to fit a screen; ``shale help options`` lists all."""
 
 

@@ -35,7 +35,7 @@ ENVIRONMENT = {"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": os.enviro
         ("shale -u ", set()),
         ("shale kv get -- --p", set()),
         ("shale nonsense ", set()),
-        ("shale writer ", set()),
+        ("shale writer ", {"promote"}),
         ("shale kv get ", set()),
         ("shale kv import 'a fi", set()),
     ],
