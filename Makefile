@@ -172,7 +172,8 @@ check-long: check soak gc-soak ## hours: many seeds, kills under load, memory, S
 
 lock: ## resolve all dependency files again
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-		--no-emit-find-links --no-header -q --extra encryption --extra server pyproject.toml -o requirements.lock
+		--no-emit-find-links --no-header -q --extra encryption --extra otel --extra server pyproject.toml \
+		-o requirements.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-emit-find-links --no-header -q --extra dev pyproject.toml -o requirements-dev.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

@@ -15,6 +15,7 @@ from shale.env import Env
 from shale.errors import FencedError, InvalidCompaction, ProtocolPanic
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
+from shale.telemetry import tracing
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
 from shale.types import Compaction, CompactionContext, Compactions, CompactionStatus, Manifest, Sst, Ulid
@@ -201,7 +202,8 @@ class Worker:
         self._metrics.started(job)
         try:
             with job.scope:
-                outputs = await self._run(job)
+                with tracing.job("compaction.job", compaction_id=str(job.plan.id)):
+                    outputs = await self._run(job)
                 if outputs is not None:
                     await self._finish(job, outputs)
             if job.failure is not None:

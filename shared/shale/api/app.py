@@ -24,6 +24,7 @@ from shale.service.http.bearer import BearerAuth
 from shale.service.http.bodies import JSON
 from shale.service.http.problems import Problem, busy, problem_from, response
 from shale.service.http.request_id import safe_request_id
+from shale.service.http.request_trace import RequestTrace, begin, record_failure
 from shale.service.http.server_url import server_url
 from shale.telemetry.metrics import Metrics
 
@@ -112,6 +113,14 @@ class Api:
         assert scope["type"] == "http"
         call = Request(scope, receive)
         route = self._route(call.path)
+        trace = begin(route.name, call)
+        if trace is None:
+            await self._handle(call, route, send)
+        else:
+            with trace:
+                await self._handle(call, route, send, trace)
+
+    async def _handle(self, call: Request, route: _Path, send: Send, trace: RequestTrace | None = None) -> None:
         seconds, by_status = self._observed[route.name]
         start_s = self._monotonic_s()
         self._free -= 1
@@ -136,14 +145,21 @@ class Api:
                 )
             answer.raw_headers.append((b"x-request-id", request_id.encode("ascii")))
             by_status[answer.status_code // 100].inc()
-            await answer(scope, receive, send)
+            if trace is not None:
+                trace.answered(answer.status_code)
+            elif answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                record_failure(route.name, call, answer.status_code, self._monotonic_s() - start_s)
+            await answer(call.scope, call.receive, send)
             if failure is not None:
                 raise failure
         except ClientDisconnect:
             return
         finally:
             self._free += 1
-            seconds.observe(self._monotonic_s() - start_s)
+            if trace is None:
+                seconds.observe(self._monotonic_s() - start_s)
+            else:
+                seconds.observe_traced(self._monotonic_s() - start_s, trace.trace_id)
 
     def _route(self, path: bytes) -> _Path:
         if path.startswith(KV_PREFIX):

@@ -25,6 +25,7 @@ from shale.gc.staged import sweep_staged
 from shale.gc.sweeps import sweep_compacted, sweep_compactions, sweep_detach, sweep_manifests, sweep_wal
 from shale.protocol.checkpoints import remove_expired_checkpoints
 from shale.store.port import ObjectStore
+from shale.telemetry import tracing
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
@@ -215,8 +216,9 @@ class Collector:
         state.progress = this.progress
         state.is_running = True
         try:
-            await self._remove_expired_checkpoints(this)
-            await SWEEPS[task](self.database, this)
+            with tracing.job("gc.run", resource=task.value):
+                await self._remove_expired_checkpoints(this)
+                await SWEEPS[task](self.database, this)
         except ShaleError as error:
             state.last_error = str(error)
             self._instruments.failed(task, error, seconds=self._env.clock.monotonic_s() - started_s)

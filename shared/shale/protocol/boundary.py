@@ -25,6 +25,7 @@ from shale.protocol.instruments import BoundaryInstruments
 from shale.protocol.options import MissingBoundary, ProtocolOptions
 from shale.protocol.versioned import Namespace, T
 from shale.store.port import CREATE, ETag, GetResult, NotModified, ObjectStore, PutMode, Update
+from shale.telemetry import tracing
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
@@ -98,7 +99,8 @@ class Boundary:
             if cached is not None and file_id <= cached.value:
                 value, from_cache = cached.value, True  # boundaries only grow, so a read cannot change this
             else:
-                mark, from_cache = await self._read()
+                with tracing.step("boundary.check"):
+                    mark, from_cache = await self._read()
                 value = mark.value
         except ShaleError:
             self._instruments.checked("error", cached=False)

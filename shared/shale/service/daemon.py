@@ -26,6 +26,7 @@ from shale.service.config.settings import DaemonSettings, LoadedSettings, load_s
 from shale.service.config.settings_error import SettingsError
 from shale.service.exit_codes import ExitCode, contains_fencing
 from shale.service.exit_logging import log_failure, log_shutdown
+from shale.service.exported_traces import exported_traces
 from shale.service.health import Health, ServiceState, StoreReachability
 from shale.service.heartbeat import measure_event_loop, probe_store, watch_clock
 from shale.service.http.server import open_socket, serve_app
@@ -107,7 +108,8 @@ class _Shell(Generic[S]):
         for variable in self._loaded.unknown_env:
             self._log.warning(Event.CONFIG_UNKNOWN_ENV, key=variable)
         try:
-            await self._serve_and_work(started_s)
+            with exported_traces(self._settings.tracing, self._env, role=role, db=self._label):
+                await self._serve_and_work(started_s)
         except Exception as error:  # noqa: BLE001 - the top of the process: every error becomes a line and a code
             self.exit_code = log_failure(self._log, error, started=self._health.started)
             return

@@ -24,6 +24,7 @@ from shale.store.port import (
     open_local_of,
 )
 from shale.store.wrapper import StoreWrapper, next_page
+from shale.telemetry import tracing
 from shale.telemetry.error_types import ErrorType
 from shale.telemetry.metrics import Metrics
 
@@ -47,10 +48,11 @@ _API_LABEL = {"put_stream": "multipart_complete", "copy": "put"}
 class _Family:
     """The metrics of one kind of request, bound once."""
 
-    __slots__ = ("_clock", "_durations", "_errors", "_requests")
+    __slots__ = ("_clock", "_durations", "_errors", "_requests", "_span_name")
 
     def __init__(self, metrics: Metrics, clock: Clock, labels: dict[str, str]) -> None:
         self._clock = clock
+        self._span_name = f"object_store.{labels['api']}"
         self._requests = metrics.counter("slatedb_object_store_requests_total", **labels)
         self._durations = metrics.histogram("slatedb_object_store_request_duration_seconds", **labels)
         self._errors = {
@@ -85,7 +87,8 @@ class _Family:
         self._requests.inc()
         start = self._clock.monotonic_s()
         try:
-            result = await call()
+            with tracing.step(self._span_name):
+                result = await call()
         except ShaleError as error:
             self._errors[failure_type(error)].inc()
             self._durations.observe(self._clock.monotonic_s() - start)

@@ -8,12 +8,21 @@ threads only between such changes.
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from shale.telemetry.spec import MetricKind, MetricSpec
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
+
+
+class Sample(NamedTuple):
+    """A sample: the labels besides those of its metric, and the trace and the value of its exemplar."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+    exemplar: tuple[str, float] | None = None
 
 
 class Counter:
@@ -29,9 +38,9 @@ class Counter:
         assert amount >= 0, "counters only grow"
         self.value += amount
 
-    def samples(self, name: str) -> Iterator[tuple[str, dict[str, str], float]]:
-        """Yield the name, the additional labels and the value of each sample."""
-        yield name, {}, self.value
+    def samples(self, name: str) -> Iterator[Sample]:
+        """Yield every sample."""
+        yield Sample(name, {}, self.value)
 
 
 class Gauge:
@@ -54,37 +63,43 @@ class Gauge:
         """Subtract ``amount``."""
         self.value -= amount
 
-    def samples(self, name: str) -> Iterator[tuple[str, dict[str, str], float]]:
+    def samples(self, name: str) -> Iterator[Sample]:
         """See ``Counter``."""
-        yield name, {}, self.value
+        yield Sample(name, {}, self.value)
 
 
 class Histogram:
     """Counts observations by size."""
 
-    __slots__ = ("_bounds", "_counts", "_sum")
+    __slots__ = ("_bounds", "_counts", "_sum", "_traces")
 
     def __init__(self, spec: MetricSpec) -> None:
         self._bounds = spec.buckets
         self._counts = [0] * (len(spec.buckets) + 1)
         self._sum = 0.0
+        self._traces: dict[int, tuple[str, float]] = {}
 
     def observe(self, amount: float) -> None:
         """Count one observation; a bound belongs to the bucket below it."""
         self._sum += amount
         self._counts[bisect_left(self._bounds, amount)] += 1
 
-    def samples(self, name: str) -> Iterator[tuple[str, dict[str, str], float]]:
+    def observe_traced(self, amount: float, trace_id: str) -> None:
+        """Count one observation and keep its trace as the exemplar of its bucket."""
+        self.observe(amount)
+        self._traces[bisect_left(self._bounds, amount)] = (trace_id, amount)
+
+    def samples(self, name: str) -> Iterator[Sample]:
         """See ``Counter``."""
         from prometheus_client.utils import floatToGoString
 
         total = 0
-        for bound, count in zip((*self._bounds, inf), tuple(self._counts), strict=True):
+        for number, (bound, count) in enumerate(zip((*self._bounds, inf), tuple(self._counts), strict=True)):
             total += count
             le = floatToGoString(bound)  # type: ignore[no-untyped-call]
-            yield f"{name}_bucket", {"le": le}, float(total)
-        yield f"{name}_count", {}, float(total)
-        yield f"{name}_sum", {}, self._sum
+            yield Sample(f"{name}_bucket", {"le": le}, float(total), self._traces.get(number))
+        yield Sample(f"{name}_count", {}, float(total))
+        yield Sample(f"{name}_sum", {}, self._sum)
 
 
 Instrument = Counter | Gauge | Histogram
@@ -115,13 +130,15 @@ class Family:
     def collect(self) -> "Metric":
         """Return the present values, as the client library exposes them."""
         from prometheus_client.metrics_core import Metric
+        from prometheus_client.samples import Exemplar
 
         spec = self.spec
         metric = Metric(spec.name.removesuffix("_total"), spec.help, str(spec.kind))
         for values, child in tuple(self._children.items()):
             labels = dict(zip(spec.labels, values, strict=True))
-            for name, additional, value in child.samples(spec.name):
-                metric.add_sample(name, labels | additional, value)
+            for name, additional, value, traced in child.samples(spec.name):
+                exemplar = None if traced is None else Exemplar({"trace_id": traced[0]}, traced[1])
+                metric.add_sample(name, labels | additional, value, exemplar=exemplar)
         return metric
 
 

@@ -24,6 +24,7 @@ from shale.iter.source import ChunksSource, RowSource, RowsSource
 from shale.kernels.rows import Rows
 from shale.sst.options import SstOptions
 from shale.store.port import SstUploads
+from shale.telemetry import tracing
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.types import KeyRange, Sst, SstInfo, Ulid
@@ -94,12 +95,13 @@ class TableUploader:
         assert frozen.sorted
         pieces = [frozen.table.rows(KeyRange.with_prefix(prefix)) for prefix in frozen.segments]
         assert sum(map(len, pieces)) == len(frozen.table), "every row belongs to a recorded segment"
-        ssts = await gather(
-            [
-                partial(self._upload_one, rows, sst_id, frozen.last_tick)
-                for rows, sst_id in zip(pieces, sst_ids, strict=True)
-            ]
-        )
+        with tracing.job("memtable.flush", **{"slatedb.seq": frozen.last_seq}):
+            ssts = await gather(
+                [
+                    partial(self._upload_one, rows, sst_id, frozen.last_tick)
+                    for rows, sst_id in zip(pieces, sst_ids, strict=True)
+                ]
+            )
         frozen.ssts = tuple((prefix, sst) for prefix, sst in zip(frozen.segments, ssts, strict=True) if sst is not None)
         log.debug(
             Event.MEMTABLE_FLUSH_OK,

@@ -14,6 +14,7 @@ from shale.errors import UnavailableError
 from shale.protocol.manifest_store import FenceableManifest
 from shale.protocol.rebase import rebase_writer
 from shale.protocol.versioned import Versioned
+from shale.telemetry import tracing
 from shale.types import Manifest
 
 Edit = Callable[[Manifest, int], Manifest]
@@ -144,7 +145,8 @@ class WriterManifest:
 
             while True:
                 try:
-                    committed = await self._fenceable.apply(change, repeats=is_final)
+                    with tracing.step("manifest.update"):
+                        committed = await self._fenceable.apply(change, repeats=is_final)
                     break
                 except UnavailableError as error:
                     if pause is None:

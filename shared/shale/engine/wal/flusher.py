@@ -28,6 +28,7 @@ from shale.errors import FencedError, ShaleError
 from shale.format.blocks.transform import BlockTransformer
 from shale.protocol.wal_store import WalStore
 from shale.sst.wal_builder import wal_sst_parts
+from shale.telemetry import tracing
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.types import Compression
@@ -149,7 +150,8 @@ class WalFlusher:
 
     async def _flush(self, file: PendingWalFile) -> None:
         """Write one file and advance the durable frontier."""
-        size = await self._put(file)
+        with tracing.flush("wal.flush", **{"slatedb.seq": file.last_seq, "slatedb.wal_id": file.id}):
+            size = await self._put(file)
         assert file.id == self._durability.durable_wal_id + 1, "WAL files are written in order"
         self._durability.durable_wal_id = file.id
         self._buffer.remove_written()

@@ -44,6 +44,7 @@ from shale.service.config.sections import (
 from shale.service.config.settings_error import SettingsError
 from shale.service.config.source_names import SECRETS_DIR
 from shale.service.config.tokens import TokensSection
+from shale.service.config.tracing_section import TracingSection
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -92,6 +93,7 @@ class DaemonSettings(BaseSettings):
     shutdown: ShutdownSection = ShutdownSection()
     ready: ReadySection = ReadySection()
     metrics: MetricsSection = MetricsSection()
+    tracing: TracingSection = TracingSection()
     cpu_threads: int = Field(default=2, ge=1, le=256, description="Threads for work on blocks of rows.")
     config: tuple[Path, ...] = Field(default=(), description="Configuration files; later ones win.")
 

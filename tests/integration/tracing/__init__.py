@@ -1,0 +1,1 @@
+"""Traces of real daemons, received over OTLP."""
