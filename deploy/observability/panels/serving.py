@@ -21,6 +21,13 @@ HTTP = Row(
             quantiles("shale_http_request_duration_seconds", "route"),
         ),
         one(
+            "Admin calls",
+            "Calls that change something, by how they ended; the audit log has each of them.",
+            "ops",
+            "{{db}} {{outcome}}",
+            rate("shale_admin_calls_total", "db, outcome"),
+        ),
+        one(
             "In flight",
             "`http.max_concurrent_requests` is the limit.",
             "short",

@@ -10,7 +10,7 @@ import yaml
 
 from tests.integration.docs.page_shell import PageShell
 from tests.integration.store.servers import s3_server
-from tests.unit.docs.test_runbooks import PAGES, kubectl_lines, render
+from tests.unit.docs.runbook_pages import PAGES, kubectl_lines, render
 
 OTHER = re.compile(
     r"healthcheck|debug bundle|compaction (?:status|cancel|wait|retry)|cas |python -c|manifest (?:show|diff) 41"
