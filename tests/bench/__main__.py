@@ -1,11 +1,8 @@
 """``make bench``: the table of docs/concepts/architecture.md's promises, every line measured in this run.
 
 python -m tests.bench [codec|manifest|compaction|calls|durable|two-phase|ingest|bulk|caching|transactions|resp|http
-<<<<<<< HEAD
                        |console|scrape|sync|cli|cold|start|failover|scale|scale-real|parallel-wal]... [--large]
-=======
                        |console|tracing|sync|cli|cold|start|scale|scale-real|parallel-wal]... [--large]
->>>>>>> f340032e (telemetry: traces of OpenTelemetry)
 
 ``--large`` adds to ``cold`` the lines of databases on disk, which take five minutes and 8 GB, and to ``compaction`` one
 of 10 GB, which takes 20 minutes and up to 42 GB of disk.
@@ -28,11 +25,8 @@ ENTRY_POINTS = {
     "resp": "tests.bench.resp:resp_lines",
     "http": "tests.bench.http.suite:http_lines",
     "console": "tests.bench.console:console_lines",
-<<<<<<< HEAD
     "scrape": "tests.bench.http.scrape:scrape_lines",
-=======
     "tracing": "tests.bench.http.tracing:tracing_lines",
->>>>>>> f340032e (telemetry: traces of OpenTelemetry)
     "sync": "tests.bench.sync:sync_lines",
     "cli": "tests.bench.cli.commands:cli_lines",
     "cold": "tests.bench.cold.suite:cold_lines",
