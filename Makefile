@@ -216,5 +216,9 @@ compose-check: install ## test the compose stack: health, kills, scrape targets,
 alert-check: install ## fire alerts with real daemons, Prometheus and Alertmanager; CHECK= names of scenarios
 	$(BIN)/python -m tests.integration.alert_check $(CHECK)
 
+.PHONY: kube-check
+kube-check: install ## the chart on a real control plane and two nodes; ROUNDS= of kills, PREVIOUS= commit to upgrade from
+	$(BIN)/python -m tests.kube --rounds $(ROUNDS) $(if $(PREVIOUS),--previous $(PREVIOUS))
+
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .shale .demo .mypy_cache .ruff_cache .hypothesis

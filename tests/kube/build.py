@@ -1,0 +1,90 @@
+"""Binaries of the cluster: built once per version from Go modules, kept in a cache outside the repository."""
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+from tests.kube.errors import KubeCheckError
+from tests.kube.processes import run, say
+from tests.paths import REPOSITORY
+
+KUBERNETES = "v1.34.4"
+MODULES = Path(__file__).with_name("modules")
+COMMANDS = ("kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl")
+"""Names of the one program that is built of ``MODULES``."""
+INSTALLED = {
+    "coredns": "github.com/coredns/coredns@v1.12.4",
+    "helm": "helm.sh/helm/v3/cmd/helm@v3.18.6",
+    "kube-state-metrics": "k8s.io/kube-state-metrics/v2@v2.17.0",
+    "versitygw": "github.com/versity/versitygw/cmd/versitygw@v1.8.0",
+}
+"""Commands whose own modules say what they are built of."""
+DEBIAN = {
+    "etcd": "etcd-server",
+    "containerd": "containerd",
+    "ctr": "containerd",
+    "runc": "runc",
+    "iptables": "iptables",
+    "conntrack": "conntrack",
+    "openssl": "openssl",
+    "prometheus": "prometheus",
+    "/usr/lib/cni/bridge": "containernetworking-plugins",
+    "ip": "iproute2",
+    "nsenter": "util-linux",
+}
+"""Package by program."""
+BUILD_S = 3600.0
+
+
+def cache() -> Path:
+    """Return the folder of binaries of this version."""
+    root = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    return root / "shale" / "kube" / KUBERNETES
+
+
+def require_tools() -> None:
+    """Require what the system's packages bring.
+
+    Raises:
+        KubeCheckError: something is missing; the message says which packages to install.
+    """
+    if os.geteuid() != 0:
+        raise KubeCheckError("a kubelet needs namespaces, mounts and cgroups of the machine: run this as root")
+    missing = sorted({package for program, package in DEBIAN.items() if shutil.which(program) is None})
+    if missing:
+        raise KubeCheckError(f"install these packages: apt-get install -y --no-install-recommends {' '.join(missing)}")
+    if shutil.which("go") is None:
+        raise KubeCheckError("Go 1.24 or later is not on the path; it builds the cluster")
+
+
+def build() -> None:
+    """Build what the cache lacks."""
+    folder = cache()
+    folder.mkdir(parents=True, exist_ok=True)
+    env = {"GOFLAGS": "-p=2 -buildvcs=false -trimpath"}
+    version = f"-s -w -X k8s.io/component-base/version.gitVersion={KUBERNETES}"
+    build_one(folder / "kubernetes", ["go", "build", "-ldflags", version], ".", env)
+    for name in COMMANDS:
+        if not (folder / name).exists():
+            (folder / name).symlink_to("kubernetes")
+    build_one(folder / "pause", ["go", "build", "-ldflags", "-s -w"], "./pause", env)
+    for name, module in INSTALLED.items():
+        if not (folder / name).exists():
+            start = time.monotonic()
+            run(["go", "install", "-ldflags", "-s -w", module], env={**env, "GOBIN": str(folder)}, timeout_s=BUILD_S)
+            say(f"built {name} in {time.monotonic() - start:.0f} s")
+
+
+def build_one(target: Path, command: list[str], package: str, env: dict[str, str]) -> None:
+    """Build one command of the modules beside this file, unless the cache has it."""
+    if target.exists():
+        return
+    start = time.monotonic()
+    run([*command, "-o", str(target), package], cwd=MODULES, env=env, timeout_s=BUILD_S)
+    say(f"built {target.name} in {time.monotonic() - start:.0f} s")
+
+
+def revision(name: str) -> str:
+    """Return the full id of a commit of the repository."""
+    return run(["git", "rev-parse", "--verify", f"{name}^{{commit}}"], cwd=REPOSITORY).strip()
