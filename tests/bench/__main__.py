@@ -1,8 +1,7 @@
 """``make bench``: the table of docs/concepts/architecture.md's promises, every line measured in this run.
 
 python -m tests.bench [codec|manifest|compaction|calls|durable|two-phase|ingest|bulk|caching|transactions|resp|http
-                       |console|scrape|sync|cli|cold|start|failover|scale|scale-real|parallel-wal]... [--large]
-                       |console|tracing|sync|cli|cold|start|scale|scale-real|parallel-wal]... [--large]
+                       |console|scrape|tracing|sync|cli|cold|start|failover|scale|scale-real|parallel-wal]... [--large]
 
 ``--large`` adds to ``cold`` the lines of databases on disk, which take five minutes and 8 GB, and to ``compaction`` one
 of 10 GB, which takes 20 minutes and up to 42 GB of disk.

@@ -26,9 +26,8 @@ _WRITES: Final = frozenset({"slatedb.put", "slatedb.merge", "slatedb.delete", "s
 class TracedRequest(Protocol):
     """What a request tells about itself."""
 
-    @property
-    def method(self) -> str:
-        """The method, in capital letters."""
+    method: str
+    """In capital letters."""
 
     def header(self, name: bytes) -> str | None:
         """Return the value of a header, named in lower case."""
