@@ -36,6 +36,33 @@ READER = Row(
     ),
 )
 
+STANDBY = Row(
+    "Warm standby",
+    (
+        one(
+            "Silence of the active writer",
+            "Since the last evidence of its life; a takeover follows after `standby.takeover_after`.",
+            "s",
+            "{{db}} {{instance}}",
+            "topk(12, shale_standby_active_silent_seconds{$all})",
+        ),
+        several(
+            "Takeovers",
+            "By their reason, and challenges of writers of which nothing else told.",
+            "short",
+            ("{{db}} {{reason}}", gained("shale_standby_takeovers_total", "db, reason")),
+            ("{{db}} challenges", gained("shale_standby_challenges_total", "db")),
+        ),
+        one(
+            "Duration of the last takeover",
+            "Until the database was open.",
+            "s",
+            "{{db}} {{instance}}",
+            "topk(12, shale_standby_takeover_seconds{$all} > 0)",
+        ),
+    ),
+)
+
 GC = Row(
     "Collection",
     (

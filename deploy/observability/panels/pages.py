@@ -1,7 +1,7 @@
 """The pages: which rows of panels each of them has."""
 
 from .compaction import COMPACTION, SPARK
-from .daemons import GC, READER, RUNTIME
+from .daemons import GC, READER, RUNTIME, STANDBY
 from .engine import AMPLIFICATION, COORDINATION, FLUSHES, READS, REPLAY, SHAPE, WRITES
 from .panel import Dashboard, Row, one, stat
 from .queries import COMMIT_P99, L0_USE, LAG, READ_P99, SINCE_COMPACTION, SINCE_GC, UNFLUSHED_USE, rate
@@ -65,7 +65,7 @@ DASHBOARDS = (
         "writer",
         "Writer",
         "Writes and reads of the writer, and its ports.",
-        (HEADLINES, WRITES, FLUSHES, CALLS, READS, REPLAY, HTTP, RESP),
+        (HEADLINES, WRITES, FLUSHES, CALLS, READS, REPLAY, STANDBY, HTTP, RESP),
     ),
     Dashboard("reader", "Reader", "How old readers are, and what they serve.", (READER, READS, DISK_CACHE, HTTP)),
     Dashboard(
