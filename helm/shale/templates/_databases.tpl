@@ -70,6 +70,31 @@
 {{- omit $config "writer" "reader" "compactor" "worker" | toYaml }}
 {{- end }}
 
+{{- /* Sets the name and the config of the backups of a database; takes root and database. */ -}}
+{{- define "shale.backup" -}}
+{{- $base := include "shale.base" . }}
+{{- /* Kubernetes allows a CronJob 52 characters. */}}
+{{- if gt (len $base) 45 }}{{ $base = printf "%s-%s" ($base | trunc 36 | trimSuffix "-") ($base | sha256sum | trunc 8) }}{{ end }}
+{{- $_ := set . "name" (printf "%s-backup" $base) }}
+{{- $_ := set . "config" (include "shale.backupConfigOf" .) }}
+{{- end }}
+
+{{- /* The settings of the backups of a database: each one has a place of its own, because one prune runs at a time. */ -}}
+{{- define "shale.backupConfigOf" -}}
+{{- $all := .root.Values.backup }}
+{{- $own := default dict .database.backup }}
+{{- $values := mergeOverwrite (deepCopy $all) (deepCopy $own) }}
+{{- $url := $values.url }}
+{{- if and $url .database.name (not $own.url) }}{{ $url = printf "%s/%s" (trimSuffix "/" $url) .database.name }}{{ end }}
+{{- $backup := dict "url" $url }}
+{{- $store := dict }}
+{{- with $values.endpoint }}{{ $_ := set $store "endpoint" . }}{{ end }}
+{{- with $values.region }}{{ $_ := set $store "region" . }}{{ end }}
+{{- if $store }}{{ $_ := set $backup "store" $store }}{{ end }}
+{{- $config := include "shale.configOf" . | fromYaml }}
+{{- merge (dict "backup" $backup) (omit $config "encryption" "writer" "reader" "compactor" "worker" "gc") | toYaml }}
+{{- end }}
+
 {{- /* What a role reads of a configuration; pods of other roles need not restart when it changes. */ -}}
 {{- define "shale.checksum" -}}
 {{- $read := .config | fromYaml }}

@@ -1,9 +1,12 @@
-{{- /* A pod of a workload; takes besides it args, strategy, and if they are wanted env, ports, podLabels, isJob. */ -}}
+{{- /*
+A pod of a workload; takes besides it args, strategy, and if they are wanted env, ports, podLabels, isJob, isCommand (no
+ports, no settings of a daemon), configFile, and before: container (its name) and args of what ends before it starts.
+*/ -}}
 {{- define "shale.pod" -}}
 {{- $root := .root }}
 {{- $values := .values }}
 {{- $sources := include "shale.secretSources" . }}
-{{- $encrypted := and $root.Values.encryption.existingSecret (ne .role "gc") -}}
+{{- $encrypted := include "shale.readsRows" . -}}
 metadata:
   labels:
     {{- include "shale.selector" . | nindent 4 }}
@@ -45,53 +48,13 @@ spec:
   {{- end }}
   {{- with $values.extraPodSpec }}{{ toYaml . | nindent 2 }}{{ end }}
   securityContext: {{- toYaml $values.podSecurityContext | nindent 4 }}
-  {{- with $values.initContainers }}
-  initContainers: {{- toYaml . | nindent 4 }}
+  {{- if or $values.initContainers .before }}
+  initContainers:
+    {{- with $values.initContainers }}{{ toYaml . | nindent 4 }}{{ end }}
+    {{- with .before }}{{ include "shale.container" (merge (deepCopy .) $) | nindent 4 }}{{ end }}
   {{- end }}
   containers:
-    - name: {{ .role }}
-      image: {{ include "shale.image" (dict "root" $root "image" $values.image) }}
-      imagePullPolicy: {{ $values.image.pullPolicy }}
-      args: {{ concat .args $values.extraArgs | toJson }}
-      env:
-        - {name: SHALE_CONFIG, value: /etc/shale/config/config.yaml}
-        - {name: SHALE_SECRETS_DIR, value: /etc/shale/secrets}
-        - {name: SHALE_ADMIN__PORT, value: {{ $root.Values.metrics.port | quote }}}
-        - {name: SHALE_ADMIN__REQUIRE_TOKEN, value: "true"}
-        - {name: SHALE_SHUTDOWN__DEADLINE, value: {{ printf "%ds" (sub (int $values.terminationGracePeriodSeconds) 10) | quote }}}
-        {{- with .env }}{{ toYaml . | nindent 8 }}{{ end }}
-        {{- with $values.extraEnv }}{{ toYaml . | nindent 8 }}{{ end }}
-      {{- with $values.extraEnvFrom }}
-      envFrom: {{- toYaml . | nindent 8 }}
-      {{- end }}
-      ports:
-        - {name: admin, containerPort: {{ $root.Values.metrics.port }}}
-        {{- range .ports }}
-        - {name: {{ .name }}, containerPort: {{ .port }}}
-        {{- end }}
-      {{- if not .isJob }}
-      {{- range $kind, $probe := $values.probes }}
-      {{- with $probe }}
-      {{ $kind }}Probe: {{- toYaml . | nindent 8 }}
-      {{- end }}
-      {{- end }}
-      {{- with $values.lifecycle }}
-      lifecycle: {{- toYaml . | nindent 8 }}
-      {{- end }}
-      {{- end }}
-      resources: {{- toYaml $values.resources | nindent 8 }}
-      securityContext: {{- toYaml $values.securityContext | nindent 8 }}
-      volumeMounts:
-        - {name: config, mountPath: /etc/shale/config, readOnly: true}
-        - {name: tmp, mountPath: /tmp}
-        - {name: cache, mountPath: /var/cache/shale}
-        {{- if $sources }}
-        - {name: secrets, mountPath: /etc/shale/secrets, readOnly: true}
-        {{- end }}
-        {{- if $encrypted }}
-        - {name: encryption, mountPath: /etc/shale/encryption, readOnly: true}
-        {{- end }}
-        {{- with $values.extraVolumeMounts }}{{ toYaml . | nindent 8 }}{{ end }}
+    {{- include "shale.container" . | nindent 4 }}
     {{- with $values.extraContainers }}{{ toYaml . | nindent 4 }}{{ end }}
   volumes:
     - {name: config, configMap: {name: {{ .configName }}}}
@@ -111,15 +74,79 @@ spec:
     {{- with $values.extraVolumes }}{{ toYaml . | nindent 4 }}{{ end }}
 {{- end }}
 
+{{- /* A container of a pod; takes what the pod takes, and container: its name if it is not that of the role. */ -}}
+{{- define "shale.container" -}}
+{{- $root := .root }}
+{{- $values := .values }}
+{{- $sources := include "shale.secretSources" . }}
+{{- $encrypted := include "shale.readsRows" . }}
+- name: {{ default .role .container }}
+  image: {{ include "shale.image" (dict "root" $root "image" $values.image) }}
+  imagePullPolicy: {{ $values.image.pullPolicy }}
+  args: {{ concat .args $values.extraArgs | toJson }}
+  env:
+    - {name: SHALE_CONFIG, value: {{ printf "/etc/shale/config/%s" (default "config.yaml" .configFile) }}}
+    - {name: SHALE_SECRETS_DIR, value: /etc/shale/secrets}
+    {{- if not .isCommand }}
+    - {name: SHALE_ADMIN__PORT, value: {{ $root.Values.metrics.port | quote }}}
+    - {name: SHALE_ADMIN__REQUIRE_TOKEN, value: "true"}
+    - {name: SHALE_SHUTDOWN__DEADLINE, value: {{ printf "%ds" (sub (int $values.terminationGracePeriodSeconds) 10) | quote }}}
+    {{- end }}
+    {{- with .env }}{{ toYaml . | nindent 4 }}{{ end }}
+    {{- with $values.extraEnv }}{{ toYaml . | nindent 4 }}{{ end }}
+  {{- with $values.extraEnvFrom }}
+  envFrom: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- if not .isCommand }}
+  ports:
+    - {name: admin, containerPort: {{ $root.Values.metrics.port }}}
+    {{- range .ports }}
+    - {name: {{ .name }}, containerPort: {{ .port }}}
+    {{- end }}
+  {{- end }}
+  {{- if not .isJob }}
+  {{- range $kind, $probe := $values.probes }}
+  {{- with $probe }}
+  {{ $kind }}Probe: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- end }}
+  {{- with $values.lifecycle }}
+  lifecycle: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- end }}
+  resources: {{- toYaml $values.resources | nindent 4 }}
+  securityContext: {{- toYaml $values.securityContext | nindent 4 }}
+  volumeMounts:
+    - {name: config, mountPath: /etc/shale/config, readOnly: true}
+    - {name: tmp, mountPath: /tmp}
+    - {name: cache, mountPath: /var/cache/shale}
+    {{- if $sources }}
+    - {name: secrets, mountPath: /etc/shale/secrets, readOnly: true}
+    {{- end }}
+    {{- if $encrypted }}
+    - {name: encryption, mountPath: /etc/shale/encryption, readOnly: true}
+    {{- end }}
+    {{- with $values.extraVolumeMounts }}{{ toYaml . | nindent 4 }}{{ end }}
+{{- end }}
+
+{{- /* Whether a role has the keys of the encryption; gc and backups handle objects as they are. */ -}}
+{{- define "shale.readsRows" -}}
+{{- if and .root.Values.encryption.existingSecret (not (has .role (list "gc" "backup"))) }}true{{ end }}
+{{- end }}
+
 {{- /* Secret files, named after settings: credentials of the store, and tokens of the ports that the role has. */ -}}
 {{- define "shale.secretSources" -}}
 {{- $sources := list }}
 {{- with .store }}
 {{- if .existingSecret }}
-{{- $items := list (dict "key" .secretKeys.accessKeyId "path" "store__access_key_id") (dict "key" .secretKeys.secretAccessKey "path" "store__secret_access_key") }}
-{{- $sources = append $sources (dict "secret" (dict "name" .existingSecret "items" $items)) }}
+{{- $sources = append $sources (include "shale.credentials" (dict "of" . "section" "store") | fromJson) }}
 {{- end }}
 {{- end }}
+{{- if eq .role "backup" }}
+{{- if .values.existingSecret }}
+{{- $sources = append $sources (include "shale.credentials" (dict "of" .values "section" "backup__store") | fromJson) }}
+{{- end }}
+{{- else }}
 {{- $auth := .root.Values.auth }}
 {{- if $auth.existingSecret }}
 {{- $items := list }}
@@ -131,7 +158,15 @@ spec:
 {{- $items := list (dict "key" $auth.admin.secretKey "path" "admin__bearer_token") }}
 {{- $sources = append $sources (dict "secret" (dict "name" $auth.admin.existingSecret "items" $items)) }}
 {{- end }}
+{{- end }}
 {{- if $sources }}{{ toYaml $sources }}{{ end }}
+{{- end }}
+
+{{- /* A secret with the credentials of a store as a source of files, as JSON; takes of, and the section of the settings. */ -}}
+{{- define "shale.credentials" -}}
+{{- $items := list (dict "key" .of.secretKeys.accessKeyId "path" (printf "%s__access_key_id" .section)) }}
+{{- $items = append $items (dict "key" .of.secretKeys.secretAccessKey "path" (printf "%s__secret_access_key" .section)) }}
+{{- dict "secret" (dict "name" .of.existingSecret "items" $items) | toJson }}
 {{- end }}
 
 {{- define "shale.cacheVolume" -}}

@@ -5,6 +5,16 @@
 {{- fail "database and databases: give one of them" }}
 {{- end }}
 {{- if not $values.databases }}{{ $_ := required "database.url: which database is this release for?" $values.database.url }}{{ end }}
+{{- range (include "shale.databases" . | fromJson).items }}
+{{- $backup := mergeOverwrite (deepCopy $values.backup) (deepCopy (default dict .backup)) }}
+{{- if $backup.enabled }}
+{{- $_ := required "backup.url: where do the backups go?" $backup.url }}
+{{- $_ := required "backup.schedule: when are backups made?" $backup.schedule }}
+{{- if hasPrefix (printf "%s/" (trimSuffix "/" .url)) (printf "%s/" (trimSuffix "/" $backup.url)) }}
+{{- fail (printf "backup.url: %s is below the database %s, which would take its backups with it: name another place" $backup.url .url) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- $names := dict }}
 {{- range $values.databases }}
 {{- if hasKey $names .name }}{{ fail (printf "databases: the name %s is there twice" .name) }}{{ end }}

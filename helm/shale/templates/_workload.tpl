@@ -23,7 +23,9 @@ those of all roles and of the database), store, config and accountName.
 {{- $_ := set $probes $kind (include "shale.withoutNull" $probe | fromYaml) }}
 {{- end }}
 {{- $_ := set $values "probes" $probes }}
-{{- range $key := list "tolerations" "extraArgs" "extraEnv" "extraEnvFrom" "extraVolumes" "extraVolumeMounts" "initContainers" "extraContainers" }}
+{{- /* Global arguments are those of daemons. */}}
+{{- $_ := set $values "extraArgs" (concat (ternary list (default list $all.extraArgs) (eq .role "backup")) (default list $values.extraArgs)) }}
+{{- range $key := list "tolerations" "extraEnv" "extraEnvFrom" "extraVolumes" "extraVolumeMounts" "initContainers" "extraContainers" }}
 {{- $_ := set $values $key (concat (default list (index $all $key)) (default list (index $values $key))) }}
 {{- end }}
 {{- range $key := list "affinity" "priorityClassName" "topologySpreadConstraints" "secretsChecksum" }}
@@ -59,11 +61,12 @@ those of all roles and of the database), store, config and accountName.
 {{- /* Every workload of the release as a list in .found: of each database its roles, and the gc of each store; takes root, and roles if not all are wanted. */ -}}
 {{- define "shale.workloads" -}}
 {{- $root := .root }}
-{{- $roles := default (list "writer" "reader" "compactor" "worker" "gc") .roles }}
+{{- $roles := default (list "writer" "reader" "compactor" "worker" "gc" "backup") .roles }}
 {{- $found := list }}
 {{- range $database := (include "shale.databases" $root | fromJson).items }}
 {{- range $role := without $roles "gc" }}
 {{- $workload := dict "root" $root "role" $role "database" $database }}
+{{- if eq $role "backup" }}{{ include "shale.backup" $workload }}{{ end }}
 {{- include "shale.workload" $workload }}
 {{- $values := $workload.values }}
 {{- $runs := $values.enabled }}

@@ -64,6 +64,7 @@ def test_the_default_chart_has_three_deployments() -> None:
         ((*MINIMAL, "--set", "databases[0].name=a,databases[0].url=s3://b/a"), "give one of them"),
         (("--set", "databases[0].name=a,databases[1].name=a", "--set", "databases[0].url=s3://b/a"), "url"),
         (("--set", "databases[0].name=Orders,databases[0].url=s3://b/a"), "pattern"),
+        (("--set", "databases[0].name=backup,databases[0].url=s3://b/a"), "databases.0.name"),
         (("--set", "databases[0].name=gc,databases[0].url=s3://b/a"), "databases.0.name"),
         (("--set", f"databases[0].name={'o' * 48},databases[0].url=s3://b/a"), "too long"),
         ((*MINIMAL, "--set", "writer.ingress.enabled=true"), "writer.ingress.hosts"),
@@ -179,7 +180,8 @@ def test_daemons_take_what_is_rendered(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in VALUES if name != "full"])
 def test_daemons_take_what_other_values_render(name: str, tmp_path: Path) -> None:
     objects = render("-f", str(VALUES[name]))
-    for number, template in enumerate(pod_templates(objects).values()):
+    daemons = [each for each in pod_templates(objects).values() if container(each)["name"] in DAEMONS]
+    for number, template in enumerate(daemons):
         folder = tmp_path / str(number)
         folder.mkdir()
         assert taken(objects, template, folder).database.url.startswith(("s3://", "az://"))
