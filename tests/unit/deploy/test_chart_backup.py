@@ -13,7 +13,6 @@ import yaml
 import shale
 from shale.service.config.settings import load_settings
 from shale.service.exit_codes import ExitCode
-from shale_cli.framework.session import _backup_store_options
 from shale_cli.framework.settings import CommandSettings
 
 from .chart import MINIMAL, VALUES, Manifest, Objects, container, manifests, of_kind, pod_templates, refusal, render
@@ -105,7 +104,6 @@ def test_commands_take_the_settings_and_secrets(tmp_path: Path) -> None:
         assert section.secret_access_key is not None
         assert section.access_key_id.get_secret_value() == f"content of {name}__access_key_id"
         assert section.secret_access_key.get_secret_value() == f"content of {name}__secret_access_key"
-    assert _backup_store_options(place) is not None
 
 
 def test_without_access_of_its_own_that_of_the_database_is_used() -> None:

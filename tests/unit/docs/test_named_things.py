@@ -5,8 +5,10 @@ import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from shale.telemetry.catalogue import CATALOGUE
 from shale.telemetry.events import Event
@@ -16,8 +18,6 @@ from tests.unit.docs.test_site import is_name
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 SERIES = re.compile(r"_(?:bucket|count|sum)$")
 """What Prometheus appends to the name of a histogram."""
-CHART_VALUES = frozenset({"gc.schedule", "compactor.resources", "reader.autoscaling"})
-"""Values of the chart that begin with the first word of an event."""
 
 
 @cache
@@ -62,10 +62,26 @@ def test_metrics_that_pages_name_exist() -> None:
     assert [each for each in found if not is_metric(each[1]) and not is_code(each[1])] == []
 
 
+@cache
+def chart_values() -> Any:
+    """Return the default values of the chart."""
+    return yaml.safe_load((REPOSITORY / "helm" / "shale" / "values.yaml").read_text("utf-8"))
+
+
+def is_chart_value(name: str) -> bool:
+    """Return whether the chart has a value of this name."""
+    tree = chart_values()
+    for key in name.split("."):
+        if not isinstance(tree, dict) or key not in tree:
+            return False
+        tree = tree[key]
+    return True
+
+
 def is_setting(name: str) -> bool:
-    """Return whether the reference lists a setting, or a source of Spark takes it as an option."""
+    """Return whether the reference or the chart lists a setting, or a source of Spark takes it as an option."""
     reference = (REPOSITORY / "docs/reference/settings.md").read_text("utf-8")
-    return name in CHART_VALUES or f"`{name}`" in reference or f'"{name}"' in sources()
+    return is_chart_value(name) or f"`{name}`" in reference or f'"{name}"' in sources()
 
 
 def test_events_that_pages_name_exist() -> None:
