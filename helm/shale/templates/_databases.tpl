@@ -79,6 +79,12 @@
 {{- $_ := set . "config" (include "shale.backupConfigOf" .) }}
 {{- end }}
 
+{{- /* Whether the place of backups has access of its own: named, or because it is a store of another kind. */ -}}
+{{- define "shale.ownAccess" -}}
+{{- $kind := regexFind "^[a-z0-9]+" .database.url }}
+{{- if or .values.endpoint .values.region .values.existingSecret (not (hasPrefix (printf "%s:" $kind) .values.url)) }}true{{ end }}
+{{- end }}
+
 {{- /* The settings of the backups of a database: each one has a place of its own, because one prune runs at a time. */ -}}
 {{- define "shale.backupConfigOf" -}}
 {{- $all := .root.Values.backup }}
@@ -90,7 +96,8 @@
 {{- $store := dict }}
 {{- with $values.endpoint }}{{ $_ := set $store "endpoint" . }}{{ end }}
 {{- with $values.region }}{{ $_ := set $store "region" . }}{{ end }}
-{{- if $store }}{{ $_ := set $backup "store" $store }}{{ end }}
+{{- /* A section without a value is no section, so that it has one that is null. */}}
+{{- if include "shale.ownAccess" (dict "values" $values "database" .database) }}{{ $_ := set $backup "store" (default (dict "endpoint" nil) $store) }}{{ end }}
 {{- $config := include "shale.configOf" . | fromYaml }}
 {{- merge (dict "backup" $backup) (omit $config "encryption" "writer" "reader" "compactor" "worker" "gc") | toYaml }}
 {{- end }}

@@ -111,6 +111,20 @@ def test_without_access_of_its_own_that_of_the_database_is_used() -> None:
     assert place_of(render(*BACKUP, "--set", "backup.region=eu-west-1"))["store"] == {"region": "eu-west-1"}
 
 
+def test_a_store_of_another_kind_has_access_of_its_own(tmp_path: Path) -> None:
+    """Neither the keys nor the endpoint of the database are sent to it."""
+    store = ("--set", "objectStore.endpoint=http://minio:9000,objectStore.existingSecret=minio")
+    objects = render(*MINIMAL, *store, *SWITCHED_ON, "--set", "backup.url=gs://other/orders")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in written(objects, tmp_path).items():
+            patch.setenv(name, value)
+        place = load_settings(CommandSettings, []).settings.backup.store
+    assert place is not None
+    assert (place.endpoint, place.access_key_id) == (None, None)
+    labels = pod_templates(objects)["backup"]["metadata"]["labels"]
+    assert Cluster(objects).reaches(labels, 443)
+
+
 def test_a_backup_has_no_keys_and_no_tokens() -> None:
     """Objects are copied as they are, and a command has no port."""
     secrets = "encryption.existingSecret=keys,auth.existingSecret=tokens,auth.admin.existingSecret=admin"
@@ -130,7 +144,7 @@ def test_each_database_has_a_schedule_and_a_place() -> None:
         "b-backup": "@weekly",
     }
     assert place_of(objects, "a") == {"url": "s3://other/all/a"}
-    assert place_of(objects, "b") == {"url": "gs://own/place"}
+    assert place_of(objects, "b") == {"url": "gs://own/place", "store": {"endpoint": None}}
     one = render(*SEVERAL, "--set", "databases[1].backup.enabled=true", *SWITCHED_ON[2:], *PLACE)
     assert set(of_kind(one, "CronJob")) == {"b-backup"}
     assert "backup.yaml" not in one["ConfigMap", "a"]["data"]
