@@ -28,6 +28,13 @@ HTTP = Row(
             rate("shale_admin_calls_total", "db, outcome"),
         ),
         one(
+            "Quota refusals",
+            "Requests and commands over the quota of their token, by the role of the quota.",
+            "ops",
+            "{{db}} {{role}}",
+            rate("shale_quota_refusals_total", "db, role"),
+        ),
+        one(
             "In flight",
             "`http.max_concurrent_requests` is the limit.",
             "short",

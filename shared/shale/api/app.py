@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import anyio
 import structlog
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from shale.api.fields import KV_PREFIX
 from shale.api.messages import Request, Response
@@ -19,7 +19,7 @@ from shale.api.openapi import document
 from shale.api.settings import HttpSection
 from shale.env import Env
 from shale.errors import ShaleError
-from shale.service.access import AccessTokens, Role
+from shale.service.access import AccessTokens, Quota, Role
 from shale.service.http.bearer import BearerAuth
 from shale.service.http.bodies import JSON
 from shale.service.http.problems import Problem, busy, problem_from, response
@@ -59,7 +59,7 @@ class _Path(NamedTuple):
 class Api:
     """The HTTP API of one open database.  Routes with the same name are merged.
 
-    While ``draining`` is set, new requests get a 503.
+    While ``draining`` is set, new requests get a 503.  ``quotas``: those of the tokens, if any.
     """
 
     def __init__(
@@ -76,7 +76,9 @@ class Api:
         self._background = tuple(background)
         self._monotonic_s = env.clock.monotonic_s
         self._request_ids = _RequestIds(env)
-        self._bearer = BearerAuth(_own_token(http) if tokens is None else tokens)
+        tokens = _own_token(http) if tokens is None else tokens
+        self._bearer = BearerAuth(tokens)
+        self.quotas = tokens.quotas
         self._free = http.max_concurrent_requests
         inflight = metrics.gauge("shale_http_requests_inflight")
         metrics.before_scrape(lambda: inflight.set(http.max_concurrent_requests - self._free))
@@ -190,7 +192,29 @@ class Api:
             raise problem
         if self._free < 0:
             raise busy("too many requests at once", status=HTTPStatus.TOO_MANY_REQUESTS)
+        if self.quotas is not None and self.quotas.is_limiting:
+            self._use_quota(call, self.quotas.of(*self._bearer.caller(call.header(b"authorization"), role)))
         return handler
+
+    def _use_quota(self, call: Request, quota: Quota) -> None:
+        """Count a request, and its body while it is received.
+
+        Raises:
+            Problem: the quota of the caller is used up (429).
+        """
+        pause_s = quota.admit()
+        if pause_s is not None:
+            problem = busy(quota.refusal(pause_s), status=HTTPStatus.TOO_MANY_REQUESTS)
+            problem.headers["Retry-After"] = str(pause_s)
+            raise problem
+        receive = call.receive
+
+        async def receive_and_count() -> Message:
+            message = await receive()
+            quota.take_bytes(len(message.get("body", b"")))
+            return message
+
+        call.receive = receive_and_count
 
     async def _serve_openapi(self, call: Request) -> Response:
         call.query()

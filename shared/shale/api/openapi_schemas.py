@@ -104,7 +104,7 @@ _REASONS = {
     "415": "The body is neither JSON nor msgpack.",
     "421": "This process is not the writer any more.",
     "422": "The idempotency key belongs to another write.",
-    "429": "Too many requests or snapshots at once; see Retry-After.",
+    "429": "Too many requests or snapshots at once, or over the quota of the token; see Retry-After.",
     "500": "Stored data is corrupt, or an internal error occurred.",
     "503": "Backpressure, an unreachable store or a shutdown; see Retry-After.",
 }

@@ -46,6 +46,7 @@ class Backend:
         self.bytes_written = 0
         self.inflight_bytes = 0
         self.is_draining = False
+        self.quotas = tokens.quotas
         self._tokens = tokens
         self._ids = count(1)
 

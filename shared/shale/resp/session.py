@@ -23,7 +23,7 @@ from shale.resp.errors import (
     unknown_command,
     wrong_arity,
 )
-from shale.service.access import Role
+from shale.service.access import Quota, Quotas, Role
 from shale.types import Row
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ DEFAULT_USER = b"default"
 _BROWSERS = frozenset((b"POST", b"HOST:"))
 """First words of HTTP requests: a web page can make a browser send them to this port, with commands in the body."""
 
+_UNCOUNTED = frozenset(("multi", "exec", "discard"))
+"""Commands without a quota: a client that pipelines a transaction whose MULTI is refused would execute its commands one
+by one.  Its other commands are counted, and one that is refused aborts the transaction."""
 
 Handler = Callable[["RespSession", list[bytes]], Awaitable[bytes]]
 
@@ -118,6 +121,7 @@ class RespSession:
         "pending_durable",
         "queue",
         "queued_bytes",
+        "quota",
         "role",
         "snapshot",
         "transaction",
@@ -142,6 +146,8 @@ class RespSession:
         self.needs_auth = backend.has_password
         self.role: Role | None = None
         self.user = DEFAULT_USER
+        self.quota: Quota | None = None
+        """That of its token; without one, commands count in the quota of the role that they need."""
         self.is_closing = False
         self.last_write: WriteHandle | None = None
         self.pending_durable: WriteHandle | None = None
@@ -175,6 +181,11 @@ class RespSession:
             return self._refuse(command.name, no_permission(self.user, command.name))
         if count != arity and (arity >= 0 or count < -arity):
             return self._refuse(command.name, wrong_arity(command.name))
+        quotas = self.backend.quotas
+        if quotas is not None and quotas.is_limiting:
+            problem = self._use_quota(quotas, command, args)
+            if problem is not None:
+                return self._refuse(command.name, problem)
         if self.queue is not None and not command.is_immediate:
             return self._enqueue(command, args)
         return await self.run(command, args)
@@ -269,6 +280,17 @@ class RespSession:
         self.queued_bytes = 0
         self.is_aborted = False
         self.watched = {}
+
+    def _use_quota(self, quotas: Quotas, command: Command, args: list[bytes]) -> str | None:
+        """Count a command; return the error if the quota of the client is used up."""
+        if command.is_open or command.name in _UNCOUNTED:
+            return None
+        quota = quotas.of(command.role, None) if self.quota is None else self.quota
+        pause_s = quota.admit()
+        if pause_s is not None:
+            return f"TRYAGAIN {quota.refusal(pause_s)}"
+        quota.take_bytes(sum(map(len, args)))
+        return None
 
     def _enqueue(self, command: Command, args: list[bytes]) -> bytes:
         assert self.queue is not None

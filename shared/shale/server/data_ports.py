@@ -13,7 +13,7 @@ from shale.errors import FencedError
 from shale.resp.options import RespOptions
 from shale.server.front_page import FrontPage
 from shale.server.settings import ServerSettings
-from shale.service.access import AccessTokens
+from shale.service.access import AccessTokens, Quotas
 from shale.service.health import ServiceState
 from shale.service.http.server import open_socket, serve_app
 from shale.service.process import Process
@@ -54,8 +54,10 @@ def open_data_ports(settings: ServerSettings) -> Iterator[DataPorts]:
 
 
 def data_tokens(process: Process[S]) -> AccessTokens:
-    """Return the tokens of the HTTP port, which a reload replaces."""
-    tokens = AccessTokens(process.settings.data_tokens())
+    """Return the tokens of the HTTP port, with the quotas of the process; a reload replaces both."""
+    quotas = Quotas(process.env.clock, process.metrics, process.settings.quotas.rates())
+    process.add_reload_callback(lambda changed: quotas.replace(changed.quotas.rates()))
+    tokens = AccessTokens(process.settings.data_tokens(), quotas=quotas)
     process.add_reload_callback(lambda changed: tokens.replace(changed.data_tokens()))
     return tokens
 
@@ -89,7 +91,7 @@ async def serve_database(
             from shale.resp.server import serve_resp
 
             options = settings.resp.options(max_key_bytes=max_key_bytes)
-            tokens = AccessTokens(settings.resp_tokens())
+            tokens = AccessTokens(settings.resp_tokens(), quotas=api.quotas)
             process.add_reload_callback(lambda changed: tokens.replace(changed.resp_tokens()))
             await stack.enter_async_context(
                 serve_resp(

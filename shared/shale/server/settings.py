@@ -8,6 +8,7 @@ from shale.api.settings import HttpSection
 from shale.engine.options import DbOptions
 from shale.resp.settings import RespSection
 from shale.service.access import Role, TokenRole
+from shale.service.config.quotas_section import QuotasSection
 from shale.service.config.sections import (
     DiskCacheSection,
     Filters,
@@ -23,6 +24,7 @@ class ServerSettings(DaemonSettings):
 
     http: HttpSection = HttpSection()
     resp: RespSection = RespSection()
+    quotas: QuotasSection = QuotasSection()
     merge_operator: str | None = Field(
         default=None,
         description="Built-in or registered name, or module:attribute; every process must use the same operator.",

@@ -1,13 +1,23 @@
-"""Who may do what on a port: bearer tokens with roles, for HTTP, RESP, the admin port and the console.
+"""Who may do what on a port, and how much: bearer tokens with roles and quotas.
 
-A role includes those below it: ``read`` < ``write`` < ``admin``.
+Roles are for HTTP, RESP, the admin port and the console.  A role includes those below it: ``read`` < ``write`` <
+``admin``.  Quotas are for the data ports, HTTP and RESP.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
+from math import ceil
 from secrets import compare_digest
+from typing import NamedTuple
 
 from pydantic import SecretStr
+
+from shale.core.token_bucket import TokenBucket
+from shale.env import Clock
+from shale.telemetry.instruments import Counter
+from shale.telemetry.metrics import Metrics
+
+RETRY_AFTER_MAX_S = 86_400
 
 
 class Role(IntEnum):
@@ -26,16 +36,100 @@ class Role(IntEnum):
 TokenRole = tuple[SecretStr, Role]
 
 
+class Rates(NamedTuple):
+    """What a token may send per second; 0: as much as it likes."""
+
+    requests: float = 0.0
+    size_bytes: float = 0.0
+
+
+UNLIMITED = Rates()
+
+
+class Quota:
+    """The buckets of one token, or of all clients without a token whose calls need one role."""
+
+    __slots__ = ("_bytes", "_clock", "_refusals", "_requests", "role")
+
+    def __init__(self, role: Role, rates: Rates, clock: Clock, refusals: Counter) -> None:
+        now_s = clock.monotonic_s()
+        self.role = role
+        self._clock = clock
+        self._refusals = refusals
+        self._requests = TokenBucket(rates.requests, now_s)
+        self._bytes = TokenBucket(rates.size_bytes, now_s)
+
+    def admit(self) -> int | None:
+        """Count a request and return ``None``; refuse it if a bucket is empty.
+
+        Returns:
+            For a refused request, the whole seconds after which it may be sent again, at least 1.
+        """
+        now_s = self._clock.monotonic_s()
+        waits_s = [each for bucket in (self._requests, self._bytes) if (each := bucket.wait_s(now_s)) is not None]
+        if not waits_s:
+            self._requests.take(1)
+            return None
+        self._refusals.inc()
+        return max(1, ceil(min(RETRY_AFTER_MAX_S, max(waits_s))))
+
+    def refusal(self, pause_s: int) -> str:
+        """Return the message to a client whose request was refused."""
+        return f"quotas.{self.role.label} is used up, and nothing was done: try again after {pause_s} s"
+
+    def take_bytes(self, size_bytes: int) -> None:
+        """Count received bytes of admitted requests."""
+        self._bytes.take(size_bytes)
+
+    def set_rates(self, rates: Rates) -> None:
+        """Change the rates."""
+        now_s = self._clock.monotonic_s()
+        self._requests.set_rate(rates.requests, now_s)
+        self._bytes.set_rate(rates.size_bytes, now_s)
+
+
+class Quotas:
+    """The quotas of all tokens of one process.
+
+    ``is_limiting``: whether any role has a limit; without one, ports need not ask for the quota of a token.
+    """
+
+    def __init__(self, clock: Clock, metrics: Metrics, rates: Mapping[Role, Rates] | None = None) -> None:
+        self._clock = clock
+        self._refusals = {role: metrics.counter("shale_quota_refusals_total", role=role.label) for role in Role}
+        self._rates = rates or {}
+        self._quotas: dict[tuple[Role, bytes | None], Quota] = {}
+        self.is_limiting = _any_limit(self._rates)
+
+    def of(self, role: Role, token: bytes | None) -> Quota:
+        """Return the quota of a known token with its role; without a token, that of the role which the call needs."""
+        quota = self._quotas.get((role, token))
+        if quota is None:
+            quota = Quota(role, self._rates.get(role, UNLIMITED), self._clock, self._refusals[role])
+            self._quotas[role, token] = quota
+        return quota
+
+    def replace(self, rates: Mapping[Role, Rates]) -> None:
+        """Use these rates from now on, after a reload of the settings; what was used stays used."""
+        self._rates = rates
+        self.is_limiting = _any_limit(rates)
+        for quota in self._quotas.values():
+            quota.set_rates(rates.get(quota.role, UNLIMITED))
+
+
 class AccessTokens:
-    """The tokens of one port.
+    """The tokens of one port, and their quotas; ``None``: no limits.
 
     A port without tokens is open, so that every request may do everything, unless it is ``required`` to have one: then
     no request may do anything.
     """
 
-    __slots__ = ("_required", "_tokens")
+    __slots__ = ("_required", "_tokens", "quotas")
 
-    def __init__(self, tokens: Iterable[TokenRole] = (), *, required: bool = False) -> None:
+    def __init__(
+        self, tokens: Iterable[TokenRole] = (), *, required: bool = False, quotas: Quotas | None = None
+    ) -> None:
+        self.quotas = quotas
         self._tokens = _encoded(tokens)
         self._required = required
 
@@ -71,3 +165,7 @@ class AccessTokens:
 
 def _encoded(tokens: Iterable[TokenRole]) -> tuple[tuple[bytes, Role], ...]:
     return tuple((token.get_secret_value().encode(), role) for token, role in tokens)
+
+
+def _any_limit(rates: Mapping[Role, Rates]) -> bool:
+    return any(each != UNLIMITED for each in rates.values())

@@ -75,6 +75,10 @@ _PROCESS = (
         "shale_admin_calls_total", "Calls of the admin port that may change something.", "outcome",
         outcome=("completed", "failed", "refused"),
     ),
+    _counter(
+        "shale_quota_refusals_total", "Requests and commands refused because a quota was used up, by its role.",
+        "role", role=("read", "write", "admin"),
+    ),
     _counter("shale_http_requests_total", "Answers sent by the network interface.", "route", "status"),
     _histogram(
         "shale_http_request_duration_seconds", STORE_SECONDS, "Time from the request to the end of its answer.", "route"

@@ -58,9 +58,13 @@ class Port:
 
 @asynccontextmanager
 async def open_port(
-    *, limits: dict[str, Any] | None = None, tokens: AccessTokens | None = None, **options: Any
+    *,
+    limits: dict[str, Any] | None = None,
+    tokens: AccessTokens | None = None,
+    clock: OffsetClock | None = None,
+    **options: Any,
 ) -> AsyncIterator[Port]:
-    clock = OffsetClock()
+    clock = OffsetClock() if clock is None else clock
     env = Env(clock, random.Random(1), InlineCpu())
     http = WritesHttpSection(**cast("Any", limits or {}))
     settings = {"flush_interval": 0, **options}

@@ -13,9 +13,10 @@ from shale.resp.backend import Backend
 from shale.resp.commands.command_table import COMMANDS, READER_COMMANDS, WRITER_COMMANDS
 from shale.resp.options import RespOptions
 from shale.resp.session import RespSession
-from shale.service.access import AccessTokens, Role
+from shale.service.access import AccessTokens, Quotas, Rates, Role
 from shale.store.memory import MemoryStore
 from shale.store.port import ObjectStore
+from shale.telemetry.metrics import Metrics
 from tests.clocks import ManualClock
 
 
@@ -91,13 +92,15 @@ async def harness(
     tokens: Mapping[str, Role] | None = None,
     options: RespOptions | None = None,
     store: ObjectStore | None = None,
+    rates: Mapping[Role, Rates] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Harness]:
     """Open a database and its backend."""
     clock = ManualClock()
     env = Env(clock, random.Random(5), InlineCpu())
     roles = {token: Role.WRITE} if token is not None else tokens or {}
-    access = AccessTokens((SecretStr(each), role) for each, role in roles.items())
+    quotas = None if rates is None else Quotas(clock, Metrics(), rates)
+    access = AccessTokens(((SecretStr(each), role) for each, role in roles.items()), quotas=quotas)
     async with shale.Db.open("db", store=MemoryStore() if store is None else store, env=env, **settings) as db:
         yield Harness(db, Backend(db, env, options or RespOptions(), access, COMMANDS), clock)
 

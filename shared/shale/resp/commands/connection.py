@@ -60,7 +60,10 @@ def _authenticate(session: RespSession, user: bytes, password: bytes) -> None:
     if found is None or wanted is None or wanted > found:
         raise RespError(WRONG_PASSWORD)
     # A user that is the name of a role has only this role, even if the password allows more.
-    session.set_authenticated(user, found if user == DEFAULT_USER else wanted)
+    role = found if user == DEFAULT_USER else wanted
+    session.set_authenticated(user, role)
+    if session.backend.quotas is not None:
+        session.quota = session.backend.quotas.of(found, password)
 
 
 async def _hello(session: RespSession, args: list[bytes]) -> bytes:

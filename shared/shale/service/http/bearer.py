@@ -37,6 +37,12 @@ class BearerAuth:
         if found < role:
             raise _forbidden(found, role)
 
+    def caller(self, authorization: str | None, role: Role) -> tuple[Role, bytes | None]:
+        """Return role and token of a request that ``require`` allows; on an open port ``role``, and no token."""
+        token = None if self._tokens.is_open else token_of(authorization)
+        found = None if token is None else self._tokens.role_of(token)
+        return (role, None) if found is None else (found, token)
+
 
 def token_of(authorization: str | None) -> bytes | None:
     """Return the bearer token of an ``Authorization`` header; ``None`` if it has none."""

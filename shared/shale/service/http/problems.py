@@ -102,5 +102,5 @@ def response(problem: Problem) -> Response:
     headers = dict(problem.headers)
     pause_s = retry_after_s(problem.status)
     if pause_s is not None:
-        headers["Retry-After"] = str(pause_s)
+        headers.setdefault("Retry-After", str(pause_s))
     return Response(orjson.dumps(document(problem)), problem.status.value, headers, MEDIA_TYPE)
