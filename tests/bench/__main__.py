@@ -30,7 +30,7 @@ ENTRY_POINTS = {
     "cli": "tests.bench.cli.commands:cli_lines",
     "cold": "tests.bench.cold.suite:cold_lines",
     "start": "tests.bench.start:start_lines",
-    "failover": "tests.bench.failover:failover_lines",
+    "failover": "tests.bench.standby.failover:failover_lines",
     "scale": "tests.bench.scale.suite:scale_lines",
     "scale-real": "tests.bench.scale.real:real_lines",
 }

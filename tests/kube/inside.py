@@ -11,12 +11,12 @@ from tests.kube.build import cache
 from tests.kube.cluster import Cluster
 from tests.kube.errors import KubeCheckError
 from tests.kube.layout import Layout
+from tests.kube.load.workload import Workload
 from tests.kube.node import Node
 from tests.kube.processes import Processes, say
 from tests.kube.release import Release
 from tests.kube.report import Report
 from tests.kube.scenarios import Stage
-from tests.kube.workload import Workload
 from tests.paths import REPOSITORY
 
 SERVICE_PORT = 8080

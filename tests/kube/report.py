@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.kube.history import percentile
+from tests.kube.load.history import percentile
 from tests.kube.processes import say
 
 

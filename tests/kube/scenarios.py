@@ -12,12 +12,12 @@ from typing import Any
 from tests.kube import release
 from tests.kube.cluster import Cluster, Json, container_id, is_ready, summary
 from tests.kube.errors import KubeCheckError
-from tests.kube.history import longest_gap
+from tests.kube.load.history import longest_gap
+from tests.kube.load.workload import Workload
 from tests.kube.node import Node
 from tests.kube.processes import say, wait_for
 from tests.kube.release import Release
 from tests.kube.report import Report
-from tests.kube.workload import Workload
 
 BACK_S = 180.0
 ROTATED_S = 240.0

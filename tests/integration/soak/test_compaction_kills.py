@@ -32,8 +32,7 @@ from tests.integration.soak.compaction_load import (
     rust_store,
     write,
 )
-from tests.integration.soak.test_process_end import s3_environment
-from tests.integration.store.servers import s3_server
+from tests.integration.store.servers import s3_environment, s3_server
 from tests.integration.store.versitygw import needs_versitygw, versitygw
 
 BYTES = int(os.environ.get("SHALE_SOAK_BYTES", str(1 << 30)))

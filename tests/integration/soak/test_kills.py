@@ -22,9 +22,8 @@ from shale.store.options import StoreOptions
 from shale.store.transactional.connect import open_transactional_store
 from shale.types import CasMode
 from tests.integration.soak.stack import SETTINGS, Stack
-from tests.integration.soak.test_process_end import s3_environment
 from tests.integration.store.database_servers import postgresql
-from tests.integration.store.servers import s3_server
+from tests.integration.store.servers import s3_environment, s3_server
 from tests.integration.store.versitygw import needs_versitygw, versitygw
 from tests.paths import PYTHONPATH
 from tests.processes.forks import run

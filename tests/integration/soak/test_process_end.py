@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.store.servers import s3_server
+from tests.integration.store.servers import s3_environment, s3_server
 from tests.paths import REPOSITORY
 
 RUNS = 3
@@ -28,17 +28,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-def s3_environment(url: str) -> dict[str, str]:
-    """Return the environment that configures cloud tools for a server."""
-    return {
-        "AWS_ENDPOINT": url,
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_REGION": "us-east-1",
-    }
 
 
 def run_program(url: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -41,6 +41,17 @@ def s3_server(bucket: str, *options: str) -> Iterator[str]:
             child.wait(10)
 
 
+def s3_environment(url: str) -> dict[str, str]:
+    """Return the environment that configures cloud tools for a server."""
+    return {
+        "AWS_ENDPOINT": url,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": "us-east-1",
+    }
+
+
 @asynccontextmanager
 async def empty_s3_store(endpoint: str, bucket: str) -> AsyncIterator[CloudStore]:
     """Connect to a bucket and delete what earlier tests left in it; closes the store at the end."""

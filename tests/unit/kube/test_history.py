@@ -4,7 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.kube.history import Outcome, Write, append, differences, load, longest_gap, own_key, percentile, shared_key
+from tests.kube.load.history import (
+    Outcome,
+    Write,
+    append,
+    differences,
+    load,
+    longest_gap,
+    own_key,
+    percentile,
+    shared_key,
+)
 
 
 def write(number: int, outcome: Outcome, key: str = shared_key(1), end: float = 0.0) -> Write:

@@ -4,10 +4,10 @@ import base64
 import json
 import sys
 
-from tests.kube import history
 from tests.kube.errors import KubeCheckError
-from tests.kube.history import Write
 from tests.kube.layout import Layout
+from tests.kube.load import history
+from tests.kube.load.history import Write
 from tests.kube.node import Node
 from tests.kube.processes import Processes, run, wait_for
 from tests.paths import PYTHONPATH
@@ -39,7 +39,7 @@ class Workload:
         """Start the client; it continues after the numbers of the history."""
         self._stop.unlink(missing_ok=True)
         after = max((write.number for write in self.writes()), default=0)
-        command = [sys.executable, "-m", "tests.kube.client", "--host", self._address, "--port", str(self._port)]
+        command = [sys.executable, "-m", "tests.kube.load.client", "--host", self._address, "--port", str(self._port)]
         command += ["--token-file", str(self._token), "--history", str(self._history), "--stop", str(self._stop)]
         command += ["--after", str(after)]
         self._processes.start("client", self._node.inside(*command), env={"PYTHONPATH": PYTHONPATH})
@@ -93,7 +93,7 @@ class Workload:
 
     def _request(self, method: str, path: str, token: str, body: str = "") -> tuple[str, str]:
         url = f"http://{self._address}:{self._port}{path}"
-        command = self._node.inside(sys.executable, "-m", "tests.kube.one_request", method, url, token)
+        command = self._node.inside(sys.executable, "-m", "tests.kube.load.one_request", method, url, token)
         status, text = run(command, stdin=body, env={"PYTHONPATH": PYTHONPATH}).split("\n", 1)
         return status, text
 

@@ -12,9 +12,8 @@ from time import perf_counter, sleep
 
 from tests.bench.line import BenchLine
 from tests.integration.daemons.daemon_process import running
-from tests.integration.soak.test_process_end import s3_environment
 from tests.integration.standby.standby_process import Member
-from tests.integration.store.servers import s3_server
+from tests.integration.store.servers import s3_environment, s3_server
 
 CASES = {
     "a clean stop": (signal.SIGTERM, 3.0),

@@ -1,4 +1,4 @@
-"""One request from the network of a node: ``python -m tests.kube.one_request METHOD URL TOKEN``; the body is stdin."""
+"""One request from the network of a node: ``python -m tests.kube.load.one_request METHOD URL TOKEN``; stdin: the body."""
 
 import sys
 import urllib.error

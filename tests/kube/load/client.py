@@ -1,4 +1,4 @@
-"""A client that writes through a Service and records what came of it: ``python -m tests.kube.client``.
+"""A client that writes through a Service and records what came of it: ``python -m tests.kube.load.client``.
 
 Every thread writes one row after the other, in turns to a new key and to its own key; it makes one attempt per write.
 """
@@ -9,7 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-from tests.kube.history import Outcome, Write, append, own_key, shared_key
+from tests.kube.load.history import Outcome, Write, append, own_key, shared_key
 
 TIMEOUT_S, PAUSE_S = 10.0, 0.05
 # With these the write had no effect: the writer never took it, or it is not the writer any more.

@@ -1,0 +1,1 @@
+"""How soon a warm standby writes."""

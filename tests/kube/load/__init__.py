@@ -1,0 +1,1 @@
+"""The clients of the check, and the history of their writes."""
