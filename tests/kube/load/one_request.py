@@ -1,4 +1,4 @@
-"""One request from the network of a node: ``python -m tests.kube.load.one_request METHOD URL TOKEN``; stdin: the body."""
+"""One request from the network of a node: ``python -m tests.kube.load.one_request METHOD URL TOKEN``, body on stdin."""
 
 import sys
 import urllib.error

@@ -49,7 +49,7 @@ def written(objects: Objects, folder: Path, config: str = "") -> dict[str, str]:
     return {"SHALE_CONFIG": str(folder / "backup.yaml"), "SHALE_SECRETS_DIR": str(folder / "secrets")}
 
 
-def place_of(objects: Objects, config: str = "") -> Any:
+def backup_settings(objects: Objects, config: str = "") -> Any:
     return yaml.safe_load(objects["ConfigMap", config]["data"]["backup.yaml"])["backup"]
 
 
@@ -107,8 +107,8 @@ def test_commands_take_the_settings_and_secrets(tmp_path: Path) -> None:
 
 
 def test_without_access_of_its_own_that_of_the_database_is_used() -> None:
-    assert place_of(render(*BACKUP)) == {"url": "s3://other/orders"}
-    assert place_of(render(*BACKUP, "--set", "backup.region=eu-west-1"))["store"] == {"region": "eu-west-1"}
+    assert backup_settings(render(*BACKUP)) == {"url": "s3://other/orders"}
+    assert backup_settings(render(*BACKUP, "--set", "backup.region=eu-west-1"))["store"] == {"region": "eu-west-1"}
 
 
 def test_a_store_of_another_kind_has_access_of_its_own(tmp_path: Path) -> None:
@@ -143,8 +143,8 @@ def test_each_database_has_a_schedule_and_a_place() -> None:
         "a-backup": "@daily",
         "b-backup": "@weekly",
     }
-    assert place_of(objects, "a") == {"url": "s3://other/all/a"}
-    assert place_of(objects, "b") == {"url": "gs://own/place", "store": {"endpoint": None}}
+    assert backup_settings(objects, "a") == {"url": "s3://other/all/a"}
+    assert backup_settings(objects, "b") == {"url": "gs://own/place", "store": {"endpoint": None}}
     one = render(*SEVERAL, "--set", "databases[1].backup.enabled=true", *SWITCHED_ON[2:], *PLACE)
     assert set(of_kind(one, "CronJob")) == {"b-backup"}
     assert "backup.yaml" not in one["ConfigMap", "a"]["data"]

@@ -39,8 +39,10 @@ IN_A_POD = {"shale", "python"}
 """The programs of the image."""
 DAEMON_OPTIONS = {
     *("--url", "-u", "--store", "--path", "--wal-store", "--config", "--set"),
-    *("--once", "--take-over", "--no-embedded-worker"),
+    *("--once", "--standby", "--take-over", "--no-embedded-worker"),
 }
+COMMANDS_OF_DAEMONS = {("gc", "run"), ("gc", "plan"), ("writer", "promote")}
+"""Commands whose noun is the name of a daemon."""
 SETTINGS = (WriterSettings, CompactorSettings, GcSettings, ReaderSettings, CommandSettings)
 
 
@@ -86,7 +88,7 @@ def root_command() -> Any:
 def check_shale(arguments: list[str], root: Any) -> None:
     """Parse a command line of ``shale``; raises what its parser raises."""
     arguments = [each for each in arguments if each not in {"--help", "-h"}]
-    if arguments and arguments[0] in DAEMONS and not (arguments[0] == "gc" and arguments[1:2] in (["run"], ["plan"])):
+    if arguments and arguments[0] in DAEMONS and tuple(arguments[:2]) not in COMMANDS_OF_DAEMONS:
         known = {".".join(names) for model in SETTINGS for names in all_settings(model)}
         for place, each in enumerate(arguments[1:], start=1):
             if each.startswith("-"):
