@@ -29,17 +29,21 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=50, help="how often pods are killed")
     parser.add_argument("--nodes", type=int, default=2)
     parser.add_argument("--previous", default="HEAD~1", help="the commit from which the release is upgraded")
+    parser.add_argument("--current-image", help="an image of Docker to take instead of building one of this commit")
+    parser.add_argument("--previous-image", help="the same for the commit from which the release is upgraded")
+    parser.add_argument("--without-kube-state-metrics", action="store_true", help="where its module cannot be had")
     parser.add_argument("--build", action="store_true", help="only build what the cache lacks")
     arguments = parser.parse_args()
     state = FOLDER / "state"
     layout = Layout(build.cache(), state, arguments.nodes)
     try:
         build.require_tools()
-        build.build()
+        build.build({build.STATE_METRICS} if arguments.without_kube_state_metrics else set())
         previous = build.revision(arguments.previous)
         shutil.rmtree(state, ignore_errors=True)
         state.mkdir(parents=True)
-        images.prepare(layout, previous)
+        made = {images.CURRENT: arguments.current_image, images.PREVIOUS: arguments.previous_image}
+        images.prepare(layout, previous, {name: image for name, image in made.items() if image})
         if arguments.build:
             return 0
         images.export(previous, state / "previous")
@@ -49,6 +53,7 @@ def main() -> int:
     say(f"upgrade from {previous[:12]}; state and logs in {state}")
     inner = [sys.executable, "-m", "tests.kube.inside", "--state", str(state)]
     inner += ["--nodes", str(arguments.nodes), "--rounds", str(arguments.rounds)]
+    inner += ["--without-kube-state-metrics"] * arguments.without_kube_state_metrics
     try:
         done = subprocess.run([*NAMESPACES, *FIRST, *inner], env={**os.environ, "PYTHONPATH": PYTHONPATH}, check=False)
     finally:

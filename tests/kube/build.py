@@ -3,6 +3,7 @@
 import os
 import shutil
 import time
+from collections.abc import Mapping, Set
 from pathlib import Path
 
 from tests.kube.errors import KubeCheckError
@@ -13,10 +14,10 @@ KUBERNETES = "v1.34.4"
 MODULES = Path(__file__).with_name("modules")
 COMMANDS = ("kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl")
 """Names of the one program that is built of ``MODULES``."""
+STATE_METRICS = "kube-state-metrics"
 INSTALLED = {
-    "coredns": "github.com/coredns/coredns@v1.12.4",
     "helm": "helm.sh/helm/v3/cmd/helm@v3.18.6",
-    "kube-state-metrics": "k8s.io/kube-state-metrics/v2@v2.17.0",
+    STATE_METRICS: "k8s.io/kube-state-metrics/v2@v2.17.0",
     "versitygw": "github.com/versity/versitygw/cmd/versitygw@v1.8.0",
 }
 """Commands whose own modules say what they are built of."""
@@ -58,30 +59,31 @@ def require_tools() -> None:
         raise KubeCheckError("Go 1.24 or later is not on the path; it builds the cluster")
 
 
-def build() -> None:
-    """Build what the cache lacks."""
+def build(left_out: Set[str]) -> None:
+    """Build what the cache lacks, except the commands ``left_out``."""
     folder = cache()
     folder.mkdir(parents=True, exist_ok=True)
-    env = {"GOFLAGS": "-p=2 -buildvcs=false -trimpath"}
+    env = {"GOFLAGS": f"-buildvcs=false -trimpath {os.environ.get('GOFLAGS', '')}".strip()}
     version = f"-s -w -X k8s.io/component-base/version.gitVersion={KUBERNETES}"
-    build_one(folder / "kubernetes", ["go", "build", "-ldflags", version], ".", env)
+    build_one(folder / "kubernetes", version, MODULES, env)
     for name in COMMANDS:
         if not (folder / name).exists():
             (folder / name).symlink_to("kubernetes")
-    build_one(folder / "pause", ["go", "build", "-ldflags", "-s -w"], "./pause", env)
+    for name in ("pause", "coredns"):
+        build_one(folder / name, "-s -w", MODULES / name, env)
     for name, module in INSTALLED.items():
-        if not (folder / name).exists():
+        if name not in left_out and not (folder / name).exists():
             start = time.monotonic()
             run(["go", "install", "-ldflags", "-s -w", module], env={**env, "GOBIN": str(folder)}, timeout_s=BUILD_S)
             say(f"built {name} in {time.monotonic() - start:.0f} s")
 
 
-def build_one(target: Path, command: list[str], package: str, env: dict[str, str]) -> None:
-    """Build one command of the modules beside this file, unless the cache has it."""
+def build_one(target: Path, flags: str, source: Path, env: Mapping[str, str]) -> None:
+    """Build the command of a folder of ``MODULES`` with flags of the linker, unless the cache has it."""
     if target.exists():
         return
     start = time.monotonic()
-    run([*command, "-o", str(target), package], cwd=MODULES, env=env, timeout_s=BUILD_S)
+    run(["go", "build", "-ldflags", flags, "-o", str(target), "."], cwd=source, env=env, timeout_s=BUILD_S)
     say(f"built {target.name} in {time.monotonic() - start:.0f} s")
 
 

@@ -7,6 +7,7 @@ import shutil
 import tarfile
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.kube.errors import KubeCheckError
@@ -19,19 +20,27 @@ CURRENT, PREVIOUS = "docker.io/library/shale:current", "docker.io/library/shale:
 BUILD_S = 1800.0
 
 
-def prepare(layout: Layout, previous: str) -> None:
+def prepare(layout: Layout, previous: str, made: Mapping[str, str]) -> None:
     """Write archives of all images; those that did not change since the last run stay.
 
     Args:
         layout: says where to.
         previous: the commit of the chart and the image from which the release is upgraded.
+        made: images of Docker to take instead of building ``CURRENT`` or ``PREVIOUS``.
     """
     layout.images.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         pause(layout, Path(folder))
         export(previous, Path(folder) / "previous")
-        save(layout, PREVIOUS, Path(folder) / "previous")
-        save(layout, CURRENT, REPOSITORY)
+        for name, source in ((PREVIOUS, Path(folder) / "previous"), (CURRENT, REPOSITORY)):
+            start = time.monotonic()
+            if name in made:
+                run([_docker(), "tag", made[name], _short(name)])
+                say(f"{_short(name)} is {made[name]}, whatever that was built of")
+            else:
+                build(name, source)
+            save(layout, name)
+            say(f"image {_short(name)} ready after {time.monotonic() - start:.0f} s")
 
 
 def export(commit: str, target: Path) -> None:
@@ -43,13 +52,16 @@ def export(commit: str, target: Path) -> None:
         files.extractall(target, filter="data")
 
 
-def save(layout: Layout, name: str, source: Path) -> None:
-    """Build an image from a folder, and write its archive unless there is one of the same image."""
-    docker = _docker()
-    start = time.monotonic()
+def build(name: str, source: Path) -> None:
+    """Build an image from a folder."""
     base = ["--build-arg", f"BASE_IMAGE={os.environ['BASE_IMAGE']}"] if "BASE_IMAGE" in os.environ else []
-    short = name.removeprefix("docker.io/library/")
-    run([docker, "build", *base, "-t", short, "."], cwd=source, env={"DOCKER_BUILDKIT": "1"}, timeout_s=BUILD_S)
+    command = [_docker(), "build", *base, "-t", _short(name), "."]
+    run(command, cwd=source, env={"DOCKER_BUILDKIT": "1"}, timeout_s=BUILD_S)
+
+
+def save(layout: Layout, name: str) -> None:
+    """Write the archive of an image, unless there is one of the same image."""
+    docker, short = _docker(), _short(name)
     identity = json.loads(run([docker, "inspect", short]))[0]["Id"]
     archive = layout.images / f"{short.replace(':', '-')}.tar"
     mark = archive.with_suffix(".id")
@@ -57,7 +69,6 @@ def save(layout: Layout, name: str, source: Path) -> None:
         mark.unlink(missing_ok=True)
         run([docker, "save", "-o", str(archive), short])
         mark.write_text(identity)
-    say(f"image {short} ready after {time.monotonic() - start:.0f} s")
 
 
 def pause(layout: Layout, folder: Path) -> None:
@@ -70,10 +81,15 @@ def pause(layout: Layout, folder: Path) -> None:
         entry = tarfile.TarInfo("pause")
         entry.mode, entry.size = 0o755, len(content)
         files.addfile(entry, io.BytesIO(content))
-    docker, short = _docker(), PAUSE_IMAGE.removeprefix("docker.io/library/")
+    docker, short = _docker(), _short(PAUSE_IMAGE)
     change = ["--change", 'ENTRYPOINT ["/pause"]', "--change", "USER 65535:65535"]
     run([docker, "import", *change, str(folder / "pause.tar"), short])
     run([docker, "save", "-o", str(archive), short])
+
+
+def _short(name: str) -> str:
+    # The name that Docker shows.
+    return name.removeprefix("docker.io/library/")
 
 
 def _docker() -> str:

@@ -60,13 +60,13 @@ def install(cluster: Cluster, report: Report, chart: Path, token: str) -> Releas
     return installed
 
 
-def check(layout: Layout, processes: Processes, report: Report, rounds: int) -> None:
-    """Run everything."""
+def check(layout: Layout, processes: Processes, report: Report, rounds: int, *, state_metrics: bool) -> None:
+    """Run everything; kube-state-metrics only if asked for."""
     cluster, nodes = start_cluster(layout, processes, report)
     old, new = secrets.token_hex(16), secrets.token_hex(16)
     try:
         installed = install(cluster, report, layout.state / "previous" / "helm" / "shale", old)
-        metrics.start(layout, processes)
+        metrics.start(layout, processes, state_metrics=state_metrics)
         service = cluster.kubectl(
             "get", "service", f"{release.FULL_NAME}-writer", "-o", "jsonpath={.spec.clusterIP}"
         ).strip()
@@ -79,7 +79,7 @@ def check(layout: Layout, processes: Processes, report: Report, rounds: int) -> 
         installed.test()
         scenarios.rotate(stage, old, new)
         scenarios.drain(stage)
-        exit_codes.check(stage)
+        exit_codes.check(stage, state_metrics=state_metrics)
         scenarios.kill_pods(stage, rounds)
         workload.stop()
         start = time.monotonic()
@@ -101,11 +101,13 @@ def main() -> int:
     parser.add_argument("--state", type=Path, required=True)
     parser.add_argument("--nodes", type=int, required=True)
     parser.add_argument("--rounds", type=int, required=True)
+    parser.add_argument("--without-kube-state-metrics", action="store_true")
     arguments = parser.parse_args()
     layout = Layout(cache(), arguments.state, arguments.nodes)
     processes, report = Processes(layout.logs), Report()
     try:
-        check(layout, processes, report, arguments.rounds)
+        state_metrics = not arguments.without_kube_state_metrics
+        check(layout, processes, report, arguments.rounds, state_metrics=state_metrics)
     except KubeCheckError as error:
         sys.stderr.write(f"the check on Kubernetes failed: {error}\n")
         return 1

@@ -13,11 +13,16 @@ from tests.paths import REPOSITORY
 
 RULES = REPOSITORY / "helm" / "shale" / "rules"
 START_S = 90.0
+STATE_METRICS = {
+    "job_name": "kube-state-metrics",
+    "honor_labels": True,
+    "static_configs": [{"targets": [f"{CONTROL_PLANE}:{STATE_METRICS_PORT}"]}],
+}
 URL = f"http://{CONTROL_PLANE}:{PROMETHEUS_PORT}"
 
 
-def configuration(layout: Layout) -> Mapping[str, Any]:
-    """Return the configuration of Prometheus: every pod with a port named admin, and kube-state-metrics."""
+def configuration(layout: Layout, *, state_metrics: bool) -> Mapping[str, Any]:
+    """Return the configuration of Prometheus: every pod with a port named admin, and kube-state-metrics if it runs."""
     discovery = {
         "role": "pod",
         "kubeconfig_file": str(layout.kubeconfig("admin")),
@@ -44,17 +49,31 @@ def configuration(layout: Layout) -> Mapping[str, Any]:
                     *({"source_labels": [source], "target_label": name} for name, source in labels.items()),
                 ],
             },
-            {
-                "job_name": "kube-state-metrics",
-                "honor_labels": True,
-                "static_configs": [{"targets": [f"{CONTROL_PLANE}:{STATE_METRICS_PORT}"]}],
-            },
+            *([STATE_METRICS] if state_metrics else []),
         ],
     }
 
 
-def start(layout: Layout, processes: Processes) -> None:
-    """Start both; return when Prometheus answers."""
+def start(layout: Layout, processes: Processes, *, state_metrics: bool) -> None:
+    """Start Prometheus, and kube-state-metrics if asked for; return when Prometheus answers."""
+    if state_metrics:
+        start_state_metrics(layout, processes)
+    file = layout.state / "prometheus.json"
+    file.write_text(json.dumps(configuration(layout, state_metrics=state_metrics)))
+    processes.start(
+        "prometheus",
+        [
+            "prometheus",
+            f"--config.file={file}",
+            f"--storage.tsdb.path={layout.state / 'prometheus'}",
+            f"--web.listen-address={CONTROL_PLANE}:{PROMETHEUS_PORT}",
+        ],
+    )
+    wait_for("Prometheus", START_S, lambda: query("vector(1)") or None)
+
+
+def start_state_metrics(layout: Layout, processes: Processes) -> None:
+    """Start kube-state-metrics for the namespace of the check."""
     processes.start(
         "kube-state-metrics",
         [
@@ -67,18 +86,6 @@ def start(layout: Layout, processes: Processes) -> None:
             "--resources=pods,deployments,jobs,cronjobs,poddisruptionbudgets",
         ],
     )
-    file = layout.state / "prometheus.json"
-    file.write_text(json.dumps(configuration(layout)))
-    processes.start(
-        "prometheus",
-        [
-            "prometheus",
-            f"--config.file={file}",
-            f"--storage.tsdb.path={layout.state / 'prometheus'}",
-            f"--web.listen-address={CONTROL_PLANE}:{PROMETHEUS_PORT}",
-        ],
-    )
-    wait_for("Prometheus", START_S, lambda: query("vector(1)") or None)
 
 
 def query(expression: str) -> list[Json]:

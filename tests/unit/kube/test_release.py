@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.kube import node_files, release
+from tests.kube import metrics, node_files, release
 from tests.kube.credentials import token_line
 from tests.kube.exit_codes import rival
 from tests.kube.layout import Layout
@@ -50,3 +50,10 @@ def test_cgroups_are_removed_children_first(tmp_path: Path) -> None:
 def test_a_rival_is_the_same_pod_on_any_node_and_never_starts_again() -> None:
     pod = {"metadata": {"name": "a"}, "spec": {"nodeName": "node1", "restartPolicy": "Always", "containers": [1]}}
     assert rival(pod)["spec"] == {"restartPolicy": "Never", "containers": [1]}
+
+
+def test_prometheus_asks_kube_state_metrics_only_if_it_runs(tmp_path: Path) -> None:
+    layout = Layout(tmp_path, tmp_path, 1)
+    for runs in (True, False):
+        jobs = metrics.configuration(layout, state_metrics=runs)["scrape_configs"]
+        assert ("kube-state-metrics" in {job["job_name"] for job in jobs}) is runs
