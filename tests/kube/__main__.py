@@ -12,6 +12,7 @@ import sys
 
 from tests.kube import build, images
 from tests.kube.errors import KubeCheckError
+from tests.kube.inside import PARTS
 from tests.kube.layout import CGROUP, Layout
 from tests.kube.node import remove_cgroups
 from tests.kube.processes import say
@@ -31,14 +32,14 @@ def main() -> int:
     parser.add_argument("--previous", default="HEAD~1", help="the commit from which the release is upgraded")
     parser.add_argument("--current-image", help="an image of Docker to take instead of building one of this commit")
     parser.add_argument("--previous-image", help="the same for the commit from which the release is upgraded")
-    parser.add_argument("--without-kube-state-metrics", action="store_true", help="where its module cannot be had")
+    parser.add_argument("--leave-out", nargs="*", choices=PARTS, default=[], help="parts of the check that do not run")
     parser.add_argument("--build", action="store_true", help="only build what the cache lacks")
     arguments = parser.parse_args()
     state = FOLDER / "state"
     layout = Layout(build.cache(), state, arguments.nodes)
     try:
         build.require_tools()
-        build.build({build.STATE_METRICS} if arguments.without_kube_state_metrics else set())
+        build.build(set(arguments.leave_out))
         previous = build.revision(arguments.previous)
         shutil.rmtree(state, ignore_errors=True)
         state.mkdir(parents=True)
@@ -53,7 +54,7 @@ def main() -> int:
     say(f"upgrade from {previous[:12]}; state and logs in {state}")
     inner = [sys.executable, "-m", "tests.kube.inside", "--state", str(state)]
     inner += ["--nodes", str(arguments.nodes), "--rounds", str(arguments.rounds)]
-    inner += ["--without-kube-state-metrics"] * arguments.without_kube_state_metrics
+    inner += ["--leave-out", *arguments.leave_out]
     try:
         done = subprocess.run([*NAMESPACES, *FIRST, *inner], env={**os.environ, "PYTHONPATH": PYTHONPATH}, check=False)
     finally:

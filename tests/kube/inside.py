@@ -4,10 +4,12 @@ import argparse
 import secrets
 import sys
 import time
+from collections.abc import Callable, Mapping, Set
+from functools import partial
 from pathlib import Path
 
 from tests.kube import control_plane, exit_codes, metrics, network, release, scenarios, store
-from tests.kube.build import cache
+from tests.kube.build import STATE_METRICS, cache
 from tests.kube.cluster import Cluster
 from tests.kube.errors import KubeCheckError
 from tests.kube.layout import Layout
@@ -21,6 +23,8 @@ from tests.paths import REPOSITORY
 
 SERVICE_PORT = 8080
 CHART = REPOSITORY / "helm" / "shale"
+PARTS = ("upgrade", "rotation", "drain", "rival", STATE_METRICS, "kills")
+"""What may be left out, in the order in which it runs."""
 
 
 def start_cluster(layout: Layout, processes: Processes, report: Report) -> tuple[Cluster, list[Node]]:
@@ -60,13 +64,38 @@ def install(cluster: Cluster, report: Report, chart: Path, token: str) -> Releas
     return installed
 
 
-def check(layout: Layout, processes: Processes, report: Report, rounds: int, *, state_metrics: bool) -> None:
-    """Run everything; kube-state-metrics only if asked for."""
+def fence(stage: Stage, layout: Layout, processes: Processes, *, state_metrics: bool) -> None:
+    """Start monitoring, and fence the writer."""
+    metrics.start(layout, processes, stage.cluster.pods(), state_metrics=state_metrics)
+    exit_codes.check(stage, state_metrics=state_metrics)
+
+
+def disturb(
+    stage: Stage, layout: Layout, processes: Processes, tokens: tuple[str, str], rounds: int, left_out: Set[str]
+) -> None:
+    """Run all scenarios except those that are left out; ``tokens`` are those of clients before and after a rotation."""
+    state_metrics = STATE_METRICS not in left_out
+    parts: Mapping[str, Callable[[], None]] = {
+        "upgrade": partial(scenarios.upgrade, stage, CHART),
+        "rotation": partial(scenarios.rotate, stage, *tokens),
+        "drain": partial(scenarios.drain, stage),
+        "rival": partial(fence, stage, layout, processes, state_metrics=state_metrics),
+        "kills": partial(scenarios.kill_pods, stage, rounds),
+    }
+    for name, part in parts.items():
+        if name not in left_out:
+            part()
+            stage.release.test()
+
+
+def check(layout: Layout, processes: Processes, report: Report, rounds: int, left_out: Set[str]) -> None:
+    """Run everything except the parts ``left_out``, which the report names."""
+    if left_out:
+        report.fact("left out", ", ".join(sorted(left_out)))
     cluster, nodes = start_cluster(layout, processes, report)
     old, new = secrets.token_hex(16), secrets.token_hex(16)
     try:
         installed = install(cluster, report, layout.state / "previous" / "helm" / "shale", old)
-        metrics.start(layout, processes, state_metrics=state_metrics)
         service = cluster.kubectl(
             "get", "service", f"{release.FULL_NAME}-writer", "-o", "jsonpath={.spec.clusterIP}"
         ).strip()
@@ -75,12 +104,7 @@ def check(layout: Layout, processes: Processes, report: Report, rounds: int, *, 
         workload.start()
         stage = Stage(cluster, nodes, installed, workload, report)
         workload.wait_acknowledged(0.0)
-        scenarios.upgrade(stage, CHART)
-        installed.test()
-        scenarios.rotate(stage, old, new)
-        scenarios.drain(stage)
-        exit_codes.check(stage, state_metrics=state_metrics)
-        scenarios.kill_pods(stage, rounds)
+        disturb(stage, layout, processes, (old, new), rounds, left_out)
         workload.stop()
         start = time.monotonic()
         installed.uninstall()
@@ -101,13 +125,12 @@ def main() -> int:
     parser.add_argument("--state", type=Path, required=True)
     parser.add_argument("--nodes", type=int, required=True)
     parser.add_argument("--rounds", type=int, required=True)
-    parser.add_argument("--without-kube-state-metrics", action="store_true")
+    parser.add_argument("--leave-out", nargs="*", choices=PARTS, default=[])
     arguments = parser.parse_args()
     layout = Layout(cache(), arguments.state, arguments.nodes)
     processes, report = Processes(layout.logs), Report()
     try:
-        state_metrics = not arguments.without_kube_state_metrics
-        check(layout, processes, report, arguments.rounds, state_metrics=state_metrics)
+        check(layout, processes, report, arguments.rounds, set(arguments.leave_out))
     except KubeCheckError as error:
         sys.stderr.write(f"the check on Kubernetes failed: {error}\n")
         return 1
@@ -115,7 +138,7 @@ def main() -> int:
         report.save(arguments.state.parent / "report.json")
         say("measured:\n" + "\n".join(report.lines()))
         processes.stop_all()
-    say("everything held")
+    say("everything held" + "".join(f"; {part} was left out" for part in arguments.leave_out))
     return 0
 
 

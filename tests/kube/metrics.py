@@ -3,7 +3,7 @@
 import json
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tests.kube.cluster import Json
@@ -21,45 +21,41 @@ STATE_METRICS = {
 URL = f"http://{CONTROL_PLANE}:{PROMETHEUS_PORT}"
 
 
-def configuration(layout: Layout, *, state_metrics: bool) -> Mapping[str, Any]:
-    """Return the configuration of Prometheus: every pod with a port named admin, and kube-state-metrics if it runs."""
-    discovery = {
-        "role": "pod",
-        "kubeconfig_file": str(layout.kubeconfig("admin")),
-        "namespaces": {"names": [NAMESPACE]},
-    }
-    labels = {
-        "namespace": "__meta_kubernetes_namespace",
-        "pod": "__meta_kubernetes_pod_name",
-        "container": "__meta_kubernetes_pod_container_name",
-    }
+def targets(pods: Iterable[Json]) -> list[Json]:
+    """Return the targets of Prometheus: every port named admin, with the labels of its pod.
+
+    Debian's Prometheus has no discovery of Kubernetes; a pod keeps its address when its containers start again.
+    """
+    return [
+        {
+            "targets": [f"{pod['status']['podIP']}:{port['containerPort']}"],
+            "labels": {"namespace": NAMESPACE, "pod": pod["metadata"]["name"], "container": container["name"]},
+        }
+        for pod in pods
+        for container in pod["spec"]["containers"]
+        for port in container.get("ports", [])
+        if port.get("name") == "admin"
+    ]
+
+
+def configuration(pods: Iterable[Json], *, state_metrics: bool) -> Mapping[str, Any]:
+    """Return the configuration of Prometheus: the admin ports of pods, and kube-state-metrics if it runs."""
     return {
         "global": {"scrape_interval": "5s", "evaluation_interval": "5s"},
         "rule_files": [str(RULES / "*.yaml")],
         "scrape_configs": [
-            {
-                "job_name": f"{NAMESPACE}/orders-shale",
-                "kubernetes_sd_configs": [discovery],
-                "relabel_configs": [
-                    {
-                        "source_labels": ["__meta_kubernetes_pod_container_port_name"],
-                        "regex": "admin",
-                        "action": "keep",
-                    },
-                    *({"source_labels": [source], "target_label": name} for name, source in labels.items()),
-                ],
-            },
+            {"job_name": f"{NAMESPACE}/orders-shale", "static_configs": targets(pods)},
             *([STATE_METRICS] if state_metrics else []),
         ],
     }
 
 
-def start(layout: Layout, processes: Processes, *, state_metrics: bool) -> None:
+def start(layout: Layout, processes: Processes, pods: Iterable[Json], *, state_metrics: bool) -> None:
     """Start Prometheus, and kube-state-metrics if asked for; return when Prometheus answers."""
     if state_metrics:
         start_state_metrics(layout, processes)
     file = layout.state / "prometheus.json"
-    file.write_text(json.dumps(configuration(layout, state_metrics=state_metrics)))
+    file.write_text(json.dumps(configuration(pods, state_metrics=state_metrics)))
     processes.start(
         "prometheus",
         [

@@ -52,8 +52,15 @@ def test_a_rival_is_the_same_pod_on_any_node_and_never_starts_again() -> None:
     assert rival(pod)["spec"] == {"restartPolicy": "Never", "containers": [1]}
 
 
-def test_prometheus_asks_kube_state_metrics_only_if_it_runs(tmp_path: Path) -> None:
-    layout = Layout(tmp_path, tmp_path, 1)
+def test_prometheus_asks_kube_state_metrics_only_if_it_runs() -> None:
     for runs in (True, False):
-        jobs = metrics.configuration(layout, state_metrics=runs)["scrape_configs"]
+        jobs = metrics.configuration([], state_metrics=runs)["scrape_configs"]
         assert ("kube-state-metrics" in {job["job_name"] for job in jobs}) is runs
+
+
+def test_prometheus_asks_the_admin_port_of_a_pod() -> None:
+    ports = [{"name": "http", "containerPort": 8080}, {"name": "admin", "containerPort": 9464}]
+    containers = [{"name": "writer", "ports": ports}, {"name": "other"}]
+    pod = {"metadata": {"name": "a"}, "spec": {"containers": containers}, "status": {"podIP": "10.98.1.2"}}
+    labels = {"namespace": "shale-check", "pod": "a", "container": "writer"}
+    assert metrics.targets([pod]) == [{"targets": ["10.98.1.2:9464"], "labels": labels}]
