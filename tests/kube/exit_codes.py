@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.kube import metrics, release
 from tests.kube.cluster import Json
-from tests.kube.history import longest_gap
+from tests.kube.load.history import longest_gap
 from tests.kube.processes import wait_for
 from tests.kube.scenarios import BACK_S, Stage, another, one_pod, wait_roles
 
