@@ -21,7 +21,7 @@ log = get_logger("store")
 
 PREFIX: Final = "SHALE_STORE__"
 _CONFIG = ("endpoint", "region", "access_key_id", "secret_access_key", "session_token")
-_OF_DAEMONS = ("preflight", "start_timeout")
+_OF_DAEMONS = ("clock_check_interval", "preflight", "start_timeout")
 _BOOLEANS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
 

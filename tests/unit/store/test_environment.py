@@ -22,7 +22,7 @@ VALID = [
     {"MAX_RETRIES": "5", "FAIL_FAST_AUTH": "true"},
     {"FAIL_FAST_AUTH": "off"},
     {"CAS": "two-phase", "TRANSACTIONAL_URL": "sqlite:////data/records.db", "ACK_AFTER": "record"},
-    {"CAS": "native", "PREFLIGHT": "false", "START_TIMEOUT": "5s"},
+    {"CAS": "native", "PREFLIGHT": "false", "START_TIMEOUT": "5s", "CLOCK_CHECK_INTERVAL": "1m"},
 ]
 INVALID = [
     ({"REQUEST_TIMEOUT": "soon"}, "REQUEST_TIMEOUT"),
