@@ -10,6 +10,7 @@ Many writes share one file of the WAL.  The span of its flush has links to the w
 from collections import deque
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
+from math import inf, log
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -93,11 +94,12 @@ class Tracing:
         self._ratio = ratio
         self._attributes = attributes
         self._writes: deque[SpanContext] = deque(maxlen=LINKS_MAX)
+        self._left_out = _gap(ratio, env.rng.random())
 
     def keeps(self, traceparent: str | None) -> bool:
         """Decide whether a request is traced: as its caller has decided, else by chance."""
         flags = None if traceparent is None else _flags_of(traceparent)
-        return self._env.rng.random() < self._ratio if flags is None else bool(flags & _SAMPLED_FLAG)
+        return self._is_chosen() if flags is None else bool(flags & _SAMPLED_FLAG)
 
     def request(self, name: str, traceparent: str | None, attributes: Attributes) -> RecordedSpan:
         """Begin the span of a request that is kept."""
@@ -130,24 +132,33 @@ class Tracing:
 
     def flush(self, name: str, attributes: Attributes) -> Scope:
         """Begin the span of a flush of the WAL; one of a write that is kept is kept, too."""
+        if not self._writes:
+            return self._root(name, attributes) if self._is_chosen() else _NO_SPAN
         from opentelemetry.trace import Link
 
         links = [Link(self._writes.popleft()) for _ in range(len(self._writes))]
-        if links:
-            return self._record(name, attributes, links=links)
-        return self._root(name, attributes, self._ratio)
+        return self._root(name, attributes, links=links)
 
     def job(self, name: str, attributes: Attributes) -> Scope:
         """Begin the span of a rare piece of work, which is always kept."""
-        return self._root(name, attributes, 1.0)
+        return self._root(name, attributes)
 
     def step(self, name: str, attributes: Attributes) -> Scope:
         """Begin the span of a step inside another span."""
         return self._record(name, attributes)
 
-    def _root(self, name: str, attributes: Attributes, ratio: float, **options: Any) -> Scope:
-        if self._env.rng.random() >= ratio:
-            return _NO_SPAN
+    def _is_chosen(self) -> bool:
+        """Choose by chance.
+
+        One random number tells how many are left out until the next one: drawing it costs as much as ten comparisons.
+        """
+        if self._left_out > 0:
+            self._left_out -= 1
+            return False
+        self._left_out = _gap(self._ratio, self._env.rng.random())
+        return True
+
+    def _root(self, name: str, attributes: Attributes, **options: Any) -> Scope:
         from opentelemetry.context import Context
 
         return self._record(name, attributes, context=Context(), **options)
@@ -185,6 +196,13 @@ def flush(name: str, **attributes: str | int) -> Scope:
 def step(name: str, **attributes: str | int) -> Scope:
     """Begin the span of a step, if it is inside a span."""
     return _NO_SPAN if _tracing is None or not _is_recording.get() else _tracing.step(name, attributes)
+
+
+def _gap(ratio: float, chance: float) -> float:
+    """Return how many are left out before the next one is chosen, if each is chosen with the probability ``ratio``."""
+    if ratio >= 1.0:
+        return 0
+    return inf if ratio <= 0.0 else int(log(1.0 - chance) / log(1.0 - ratio))
 
 
 def _flags_of(traceparent: str) -> int | None:
