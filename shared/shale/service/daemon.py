@@ -93,6 +93,7 @@ class _Shell(Generic[S]):
         self._admin_tokens = AccessTokens(self._settings.admin_tokens(), required=self._settings.requires_admin_token())
         self._reloader = Reloader(loaded, argv, self._metrics, self._env.clock, self._log, apply=self._apply_settings)
         self._process: Process[S] | None = None
+        self._reloaded: S | None = None
         self._stop = ShutdownState.NOT_REQUESTED
         self._admin_port = 0
         self.exit_code: int = ExitCode.ERROR
@@ -119,6 +120,7 @@ class _Shell(Generic[S]):
 
     def _apply_settings(self, settings: S) -> None:
         self._admin_tokens.replace(settings.admin_tokens(), required=settings.requires_admin_token())
+        self._reloaded = settings
         if self._process is not None:
             self._process.apply_settings(settings)
 
@@ -210,6 +212,8 @@ class _Shell(Generic[S]):
                 log=self._log,
                 draining=draining,
             )
+            if self._reloaded is not None:  # while the store was not reached
+                self._process.apply_settings(self._reloaded)
             await self._main_and_watch(self._process, store, reachability)
 
     async def _main_and_watch(self, process: Process[S], store: ObjectStore, reachability: StoreReachability) -> None:

@@ -45,6 +45,7 @@ class Process(Generic[S]):
     draining: anyio.Event = field(default_factory=anyio.Event)
     wal_store: ObjectStore | None = None
     _reload_callbacks: list[Callable[[S], None]] = field(default_factory=list, init=False)
+    _reloaded: S | None = field(default=None, init=False)
     _undurable: Undurable | None = field(default=None, init=False)
 
     @property
@@ -58,11 +59,18 @@ class Process(Generic[S]):
         return DatabaseStores(self.store, self.wal_store, (), self.settings.manifest.write_version)
 
     def add_reload_callback(self, callback: Callable[[S], None]) -> None:
-        """Call ``callback`` with the new settings after each successful reload (SIGHUP)."""
+        """Call ``callback`` with the new settings after each successful reload (SIGHUP).
+
+        After an earlier reload it is called at once: a part may be made long after the start, as the ports of a writer
+        that was a standby, and would have the tokens of before.
+        """
         self._reload_callbacks.append(callback)
+        if self._reloaded is not None:
+            callback(self._reloaded)
 
     def apply_settings(self, settings: S) -> None:
-        """Pass reloaded settings to every reload callback, in the order of registration."""
+        """Pass reloaded settings to every reload callback, in the order of registration, and to later ones."""
+        self._reloaded = settings
         for callback in self._reload_callbacks:
             callback(settings)
 

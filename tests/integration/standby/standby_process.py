@@ -68,11 +68,11 @@ def member(
 
 
 @contextlib.contextmanager
-def pair(directory: Path, *args: str) -> Iterator[tuple[Member, Member]]:
+def pair(directory: Path, *args: str, env: dict[str, str] | None = None) -> Iterator[tuple[Member, Member]]:
     """Run two members; the first one is active, the second one waits."""
-    with member(directory, "first", *args) as first:
+    with member(directory, "first", *args, env=env) as first:
         first.daemon.wait_for("daemon.ready")
-        with member(directory, "second", *args) as second:
+        with member(directory, "second", *args, env=env) as second:
             second.daemon.wait_for("standby.waiting")
             yield first, second
 

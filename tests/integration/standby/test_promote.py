@@ -1,5 +1,6 @@
 """``shale writer promote``: a standby becomes the writer, and the command returns when it is."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,24 @@ def test_promote(golden: Golden, tmp_path: Path) -> None:
         second.daemon.wait_for("daemon.ready")
         assert second.get(b"a") == (200, b"1")
         assert first.daemon.process.wait(ENDED_S) == 80
+
+
+def test_tokens_that_change_during_standby_hold_afterwards(tmp_path: Path) -> None:
+    secrets = tmp_path / "secrets"
+    secrets.mkdir()
+    (secrets / "tokens__write").write_text("old")
+    admin = {"Authorization": "Bearer boss"}
+    settings = ("--set", "admin.bearer_token=boss")
+    with pair(tmp_path, *settings, env={"SHALE_SECRETS_DIR": str(secrets)}) as (_, second):
+        daemon = second.daemon
+        (secrets / "tokens__write").write_text("new")
+        daemon.process.send_signal(signal.SIGHUP)
+        daemon.wait_for("config.reloaded")
+        assert daemon.request("POST", "/v1/admin/promote", port=second.admin_port, headers=admin)[0] in (200, 202)
+        daemon.wait_for("daemon.ready")
+        for token, status in (("old", 401), ("new", 204)):
+            sent = {"Authorization": f"Bearer {token}"}
+            assert daemon.request("PUT", "/v1/kv/a", port=second.port, body=b"1", headers=sent)[0] == status
 
 
 def test_without_an_answer_nothing_is_promoted() -> None:

@@ -21,6 +21,16 @@ def test_reloaded_settings_reach_every_callback_in_order() -> None:
     assert calls == [("first", new), ("second", new)]
 
 
+def test_a_callback_that_comes_after_a_reload_gets_its_settings() -> None:
+    running, calls = process(), list[GcSettings]()
+    older, newer = (load_settings(GcSettings, ARGUMENTS).settings for _ in range(2))
+    running.apply_settings(older)
+    running.apply_settings(newer)
+    running.add_reload_callback(calls.append)
+    assert len(calls) == 1
+    assert calls[0] is newer
+
+
 def test_undurable_is_none_until_the_main_function_reports_it() -> None:
     running = process()
     assert running.undurable() is None
