@@ -127,4 +127,4 @@ def _detail(answer: httpx.Response) -> str:
 
 def _retry_after_s(answer: httpx.Response) -> float:
     text = answer.headers.get("retry-after", "")
-    return min(float(text), _DELAY_MAX_S) if text.isdigit() and len(text) < 6 else 0.0
+    return float(text) if text.isdigit() and len(text) < 6 else 0.0

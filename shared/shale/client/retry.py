@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _RETRYABLE = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 _FIRST_PAUSE_S = 0.1
-_PAUSE_MAX_S = 10.0
+_BACKOFF_MAX_S = 10.0
 
 Send = Callable[[], Awaitable[httpx.Response]]
 
@@ -35,6 +35,8 @@ class ClientRetryPolicy:
 
     async def request(self, url: str, send: Send) -> httpx.Response:
         """Send a request until it succeeds.
+
+        A pause that would end after the time limit is not begun: the error of the last attempt is raised at once.
 
         Raises:
             ShaleError: the server reports an error that is not retryable, or the last attempt failed.
@@ -64,10 +66,10 @@ class ClientRetryPolicy:
 
     def pause_s(self, attempt: int, requested_s: float = 0.0) -> float:
         """Return the pause after an attempt: the server's ``Retry-After`` plus an exponential backoff with jitter."""
-        backoff_s: float = min(_PAUSE_MAX_S, _FIRST_PAUSE_S * 2 ** (attempt - 1))
+        backoff_s: float = min(_BACKOFF_MAX_S, _FIRST_PAUSE_S * 2 ** (attempt - 1))
         return requested_s + backoff_s * self.env.rng.uniform(0.5, 1.0)
 
 
 def _retry_after_s(response: httpx.Response) -> float:
     text: str = response.headers.get("retry-after", "0")
-    return min(_PAUSE_MAX_S, float(text)) if text.isascii() and text.isdigit() else 0.0
+    return float(text) if text.isascii() and text.isdigit() else 0.0

@@ -43,7 +43,7 @@ class Wire(httpx.AsyncBaseTransport):
         if spoiled == "lost request":
             raise httpx.ConnectError("refused")
         if spoiled.isdigit():
-            return httpx.Response(int(spoiled), headers={"Retry-After": "7"}, text="not now")
+            return httpx.Response(int(spoiled), headers={"Retry-After": "12"}, text="not now")
         answer = await self._inner.handle_async_request(request)
         if spoiled == "lost answer":
             await answer.aread()
@@ -155,8 +155,8 @@ def test_the_writer_is_left_alone_as_long_as_it_wants() -> None:
     async def scenario(db: shale.Db, sender: BatchSender, wire: Wire, env: Env) -> None:
         await append_rows(batches(1), request(), sender, env)
         first, second, third = wire.times_s
-        assert second - first == 7
-        assert third - second == 7
+        assert second - first == 12
+        assert third - second == 12
 
     run(scenario, "503", "429")
 
