@@ -11,8 +11,9 @@ from shale.api.settings import WritesHttpSection
 from shale.engine.options import DbOptions, FlushType
 from shale.server.settings import ServerSettings
 from shale.service.config.section import Section
-from shale.service.config.sections import Bytes, CompressionCodec, PositiveSeconds, Seconds, ShutdownSection
+from shale.service.config.sections import Bytes, CompressionCodec, PositiveSeconds, Seconds
 from shale.service.config.settings import BoundaryFilesSettings, options_from, validate_options
+from shale.service.config.shutdown_section import ShutdownSection
 from shale.sst.budget import DEFAULT_CAPACITY_BYTES
 from shale.types import Compression
 from shale_writer.standby.decision import StandbyPolicy

@@ -10,7 +10,7 @@ import anyio
 
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import ShaleError
-from shale.service.config.sections import ShutdownSection
+from shale.service.config.shutdown_section import ShutdownSection
 from shale.service.exit_codes import LINGERING_CODES
 from shale.service.health import Health, ServiceState
 from shale.telemetry.events import Event

@@ -235,23 +235,6 @@ class LogSection(Section):
     )
 
 
-class ShutdownSection(Section):
-    """Time limits of a graceful stop."""
-
-    drain_delay: Seconds = Field(
-        default=0.0, description="Time from not ready to rejecting requests, for load balancers."
-    )
-    request_timeout: PositiveSeconds = Field(default=10.0, description="How long running requests may take to finish.")
-    deadline: PositiveSeconds = Field(
-        default=25.0, description="Time limit of the whole stop; after it the process exits with 75."
-    )
-    linger: Seconds = Field(
-        default=0.0,
-        description="How long a process that ends with 65, 70, 78, 80 or 81 still serves its metrics, for a last "
-        "scrape; the image sets 40s.",
-    )
-
-
 class ReadySection(Section):
     """When the process reports that it is not ready."""
 

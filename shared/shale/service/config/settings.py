@@ -38,10 +38,10 @@ from shale.service.config.sections import (
     MetricsSection,
     PositiveSeconds,
     ReadySection,
-    ShutdownSection,
     StoreSection,
 )
 from shale.service.config.settings_error import SettingsError
+from shale.service.config.shutdown_section import ShutdownSection
 from shale.service.config.source_names import SECRETS_DIR
 from shale.service.config.tokens import TokensSection
 from shale.service.config.tracing_section import TracingSection
