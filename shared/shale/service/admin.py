@@ -9,6 +9,7 @@ import orjson
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -22,6 +23,7 @@ from shale.service.build import FORMATS, revision, version
 from shale.service.health import Health, HealthReport
 from shale.service.http.bearer import BearerAuthMiddleware
 from shale.service.http.problems import Problem, response
+from shale.service.shutdown import FinalScrapes
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.log_output import level_name, set_level
@@ -32,18 +34,29 @@ log = get_logger("admin")
 PREFIX = "/v1/admin/"
 NO_STORE = {"Cache-Control": "no-store"}
 SERVED_TO_THE_END = frozenset({"/metrics", "/livez", "/readyz", "/startupz", "/statusz"})
+SCRAPE_HEADER = "X-Prometheus-Scrape-Timeout-Seconds"
+"""Sent by Prometheus, its agents, and programs that scrape as it does; not by a person or a probe."""
 LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 class AdminApp:
-    """The ASGI application of the admin port.  ``tokens`` protect the paths below ``/v1/admin/``."""
+    """The ASGI application of the admin port.
+
+    ``tokens`` protect the paths below ``/v1/admin/``.  ``scrapes``: told of each one after the process has failed.
+    """
 
     def __init__(
-        self, health: Health, metrics: Metrics, tokens: AccessTokens | None = None, ids: Ids | None = None
+        self,
+        health: Health,
+        metrics: Metrics,
+        tokens: AccessTokens | None = None,
+        ids: Ids | None = None,
+        scrapes: FinalScrapes | None = None,
     ) -> None:
         self.tokens = AccessTokens() if tokens is None else tokens
         self._health = health
         self._metrics = metrics
+        self._scrapes = scrapes
         self._app = Starlette(
             routes=[
                 Route("/metrics", self._serve_metrics),
@@ -74,7 +87,11 @@ class AdminApp:
     async def _serve_metrics(self, request: Request) -> Response:
         self._metrics.refresh()
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        return Response(encode(self._metrics.registry), headers={**NO_STORE, "Content-Type": content_type})
+        is_final = self._health.exit_code is not None and SCRAPE_HEADER in request.headers
+        # Recorded once the response is sent: the process may exit right after it.
+        told = BackgroundTask(self._scrapes.record) if is_final and self._scrapes is not None else None
+        headers = {**NO_STORE, "Content-Type": content_type}
+        return Response(encode(self._metrics.registry), headers=headers, background=told)
 
     def _health_route(self, ask: Callable[[frozenset[str]], HealthReport]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:

@@ -32,7 +32,7 @@ from shale.service.heartbeat import measure_event_loop, probe_store, watch_clock
 from shale.service.http.server import open_socket, serve_app
 from shale.service.process import Main, Process
 from shale.service.runtime_tuning import has_uvloop, reuse_large_buffers, share_one_arena, tune_gc
-from shale.service.shutdown import Shutdown, ShutdownState
+from shale.service.shutdown import FinalScrapes, Shutdown, ShutdownState
 from shale.service.store_startup import RecoveryScope, StoreOpener
 from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
@@ -126,7 +126,8 @@ class _Shell(Generic[S]):
 
     async def _serve_and_work(self, started_s: float) -> None:
         section = self._settings.admin
-        admin = AdminApp(self._health, self._metrics, self._admin_tokens, self._env.ids)
+        scrapes = FinalScrapes(self._settings.shutdown.linger_scrapes)
+        admin = AdminApp(self._health, self._metrics, self._admin_tokens, self._env.ids, scrapes)
         if self._settings.audit.file is not None:
             open_audit_file(self._settings.audit.file)
         listener = open_socket(section.host, section.port, setting="admin.port")
@@ -135,7 +136,7 @@ class _Shell(Generic[S]):
         self._health.add_status(status)
         async with anyio.create_task_group() as tg:
             work = anyio.CancelScope()
-            shutdown = Shutdown(anyio.Event(), self._health, self._settings.shutdown, self._log, work)
+            shutdown = Shutdown(anyio.Event(), self._health, self._settings.shutdown, self._log, work, scrapes)
             tg.start_soon(partial(shutdown.listen, reload=self._reloader.reload), name="signals")
             tg.start_soon(measure_event_loop, self._env, self._metrics, self._health, name="event_loop")
             async with serve_app(admin.asgi, listener, request_timeout_s=ADMIN_REQUEST_S):

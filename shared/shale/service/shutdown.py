@@ -28,17 +28,49 @@ class ShutdownState(Enum):
     DEADLINE_PASSED = auto()
 
 
+class FinalScrapes:
+    """Counts the scrapes of a process that has failed, and only waits until its metrics were read.
+
+    Args:
+        wanted: with so many scrapes the wait is over; 0: no number of scrapes ends it.
+    """
+
+    def __init__(self, wanted: int) -> None:
+        self.count = 0
+        self._wanted = wanted
+        self._complete = anyio.Event()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether there were as many scrapes as wanted."""
+        return self._complete.is_set()
+
+    async def record(self) -> None:
+        """Count a scrape that was answered."""
+        self.count += 1
+        if self.count == self._wanted:
+            self._complete.set()
+
+    async def wait(self) -> None:
+        """Wait for the wanted number of scrapes."""
+        await self._complete.wait()
+
+
 @dataclass(slots=True, eq=False)
 class Shutdown:
-    """Turns signals into a graceful stop, and cancels the main function at the deadline."""
+    """Turns signals into a graceful stop, and cancels the main function at the deadline.
+
+    ``scrapes``: those that end the lingering after a failure.
+    """
 
     draining: anyio.Event
     health: Health
     section: ShutdownSection
     log: LazyLogger
     work: anyio.CancelScope
+    scrapes: FinalScrapes
     stop: ShutdownState = field(default=ShutdownState.NOT_REQUESTED, init=False)
-    _lingering_ends: anyio.Event | None = field(default=None, init=False)
+    _lingering: anyio.CancelScope | None = field(default=None, init=False)
 
     async def listen(self, *, reload: Callable[[], None]) -> None:
         """Handle signals until cancelled.  SIGHUP reloads the settings."""
@@ -48,26 +80,27 @@ class Shutdown:
                 async for number in received:
                     if number is signal.SIGHUP:
                         reload()
-                    elif self._lingering_ends is not None:
-                        self._lingering_ends.set()
+                    elif self._lingering is not None:
+                        self._lingering.cancel()
                     elif self.stop is ShutdownState.NOT_REQUESTED:
                         tg.start_soon(self._drain, number.name, name="shutdown")
                     else:
                         os._exit(128 + number)
 
     async def linger(self, exit_code: int, *, admin_port: int) -> None:
-        """Keep the admin port open for ``shutdown.linger``, so that the exit code and the last counters are scraped.
+        """Keep the admin port open until the exit code and the last counters were scraped.
 
-        The caller has closed the stores and the data ports: nothing is claimed or written any more.  A signal ends the
-        wait.  A process that was asked to stop does not wait at all.
+        It lasts for ``shutdown.linger`` at most.  The caller has closed the stores and the data ports: nothing is
+        claimed or written any more.  A signal ends the wait.  A process that was asked to stop does not wait at all.
         """
         if exit_code not in LINGERING_CODES or self.section.linger == 0 or self.stop is not ShutdownState.NOT_REQUESTED:
             return
-        self._lingering_ends = anyio.Event()
         seconds = self.section.linger
         self.log.info(Event.DAEMON_LINGERING, exit_code=exit_code, seconds=seconds, admin_port=admin_port)
-        with anyio.move_on_after(seconds):
-            await self._lingering_ends.wait()
+        with anyio.CancelScope() as self._lingering, anyio.move_on_after(seconds):
+            await self.scrapes.wait()
+        reason = "scraped" if self.scrapes.is_complete else "signal" if self._lingering.cancel_called else "time"
+        self.log.info(Event.DAEMON_LINGERING_ENDED, reason=reason, scrapes=self.scrapes.count)
 
     async def _drain(self, reason: str) -> None:
         self.stop = ShutdownState.REQUESTED

@@ -22,6 +22,7 @@ class Event(StrEnum):
     DAEMON_READY = "daemon.ready", "info"
     DAEMON_FAILED = "daemon.failed", "error"
     DAEMON_LINGERING = "daemon.lingering", "info"
+    DAEMON_LINGERING_ENDED = "daemon.lingering_ended", "info"
     SHUTDOWN_STARTED = "shutdown.started", "info"
     SHUTDOWN_DONE = "shutdown.done", "info"
     SHUTDOWN_INCOMPLETE = "shutdown.incomplete", "error"

@@ -42,10 +42,12 @@ class Check:
 
 
 def fenced(check: Check) -> None:
-    """A second writer takes over."""
-    with check.place.writer():
+    """A second writer takes over; the first one ends when it was scraped, long before the alert."""
+    with check.place.writer() as first:
         since_s = time.monotonic()
         with check.place.writer():
+            first.wait_for("daemon.lingering_ended")
+            assert '"reason":"scraped"' in first.log.read_text(), "the first writer did not end with its scrape"
             check.expect("SlateDBFenced", since_s)
 
 

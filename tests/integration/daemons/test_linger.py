@@ -14,6 +14,7 @@ from tests.integration.writer.writer_process import writer
 IDLE = "tests.integration.daemons.idle_daemon"
 URL = ("--url", "memory:///orders")
 LONG = ("--set", "shutdown.linger=10m")
+SCRAPE = {"X-Prometheus-Scrape-Timeout-Seconds": "10"}
 
 
 def admin_port(daemon: Daemon) -> int:
@@ -74,6 +75,39 @@ def test_it_ends_by_itself_with_the_same_code(tmp_path: Path) -> None:
     with running(IDLE, *URL, *linger, log=tmp_path / "log", env={"FAIL": "CorruptionError"}) as daemon:
         daemon.wait_for("daemon.lingering")
         assert daemon.process.wait(ENDED_S) == 65
+
+
+def test_it_ends_after_its_last_metrics_were_scraped(tmp_path: Path) -> None:
+    with running(IDLE, *URL, *LONG, log=tmp_path / "log", env={"FAIL": "CorruptionError"}) as daemon:
+        port = admin_port(daemon)
+        for path in ("/livez", "/readyz", "/statusz", "/metrics"):
+            daemon.get(path, port=port)
+        assert daemon.process.poll() is None, "a probe, or a reader other than Prometheus, counts as a scrape"
+        text = daemon.get("/metrics", port=port, headers=SCRAPE)[1]
+        assert metric(text, "shale_exit_code") == 65
+        assert daemon.process.wait(ENDED_S) == 65
+        (ended,) = daemon.lines("daemon.lingering_ended")
+        assert (ended["scrapes"], ended["reason"]) == (1, "scraped")
+
+
+def test_it_waits_for_as_many_scrapes_as_set(tmp_path: Path) -> None:
+    settings = (*LONG, "--set", "shutdown.linger_scrapes=2")
+    with running(IDLE, *URL, *settings, log=tmp_path / "log", env={"FAIL": "CorruptionError"}) as daemon:
+        port = admin_port(daemon)
+        daemon.get("/metrics", port=port, headers=SCRAPE)
+        assert daemon.get("/livez", port=port) == (200, "ok\n")
+        daemon.get("/metrics", port=port, headers=SCRAPE)
+        assert daemon.process.wait(ENDED_S) == 65
+
+
+def test_with_zero_scrapes_it_stays_for_the_whole_time(tmp_path: Path) -> None:
+    settings = (*LONG, "--set", "shutdown.linger_scrapes=0")
+    with running(IDLE, *URL, *settings, log=tmp_path / "log", env={"FAIL": "CorruptionError"}) as daemon:
+        port = admin_port(daemon)
+        for _ in range(3):
+            daemon.get("/metrics", port=port, headers=SCRAPE)
+        assert daemon.get("/livez", port=port) == (200, "ok\n")
+        assert daemon.stop() == 65
 
 
 @pytest.mark.parametrize(("error", "code"), [("UnavailableError", 75), ("ClosedError", 1)])

@@ -18,6 +18,12 @@ class ShutdownSection(Section):
     )
     linger: Seconds = Field(
         default=0.0,
-        description="How long a process that ends with 65, 70, 78, 80 or 81 still serves its metrics, for a last "
-        "scrape; the image sets 40s.",
+        description="How long a process that ends with 65, 70, 78, 80 or 81 still serves its metrics at most, for a "
+        "last scrape; the image sets 40s.",
+    )
+    linger_scrapes: int = Field(
+        default=1,
+        ge=0,
+        description="After so many scrapes by Prometheus such a process exits at once: as many as there are servers "
+        "that scrape it; 0: after shutdown.linger only.",
     )
