@@ -73,7 +73,7 @@ class BackupAdmin:
             checkpoint: id or name of a checkpoint; by default one is made of the newest state, and deleted at the end.
             keep_wal: also copy the WAL files since the last backup, if the database still has them, so that every
                 sequence number in between can be restored.  Their rows are in SSTs, too, so more bytes are copied.
-            concurrency: SSTs that are copied concurrently; each takes some 30 MB of memory.
+            concurrency: SSTs that are copied concurrently; each takes some 40 MB of memory.
             resume: continue an interrupted backup of this database, if there is one.
             on_progress: called with the progress.
 

@@ -28,6 +28,7 @@ from shale.backup.copying import (
 from shale.backup.document import Backup, BackupObject, ObjectKind
 from shale.backup.planner import joined_wal
 from shale.backup.restored_manifest import in_place, is_same_state, restored
+from shale.backup.restored_wal import RestoredWal
 from shale.backup.wal_end import WalEnd, wal_until
 from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
@@ -192,6 +193,8 @@ class _RestoreRun:
     async def run(self, manifest: Manifest, end: WalEnd) -> RestoreResult:
         """Write the manifest, the objects, and the final manifest."""
         wanted = restored(manifest, end, cas_of(self._target.store))
+        read = partial(read_copy, self._source)
+        wal = RestoredWal(self._wal, end, manifest.replay_after_wal_id, read, self._target)
         found = await self._target.manifests.try_read_latest()
         if found is None:
             await self._require_no_remains()
@@ -205,7 +208,7 @@ class _RestoreRun:
             base = found
         elif self._options.in_place:
             base = await self._replace(found, wanted)
-        elif found.value.initialized and found.id == 2 and is_same_state(found.value, wanted):
+        elif found.id == 2 and is_same_state(found.value, wanted) and await wal.is_restored(found.value):
             return self._result(found, end)  # a repeated call
         else:
             raise self._occupied()
@@ -214,8 +217,8 @@ class _RestoreRun:
             await self._drop_compactions(base.value.compactor_epoch)
             await write_visible_range(self._target.store, self._target.root, await self._visible_range())
         await self._copy_ssts()
-        offset = await self._fence(base.value) - manifest.replay_after_wal_id if replaces else 0
-        await self._write_wal(end, offset)
+        offset = await wal.fence(base.value) if replaces or not await wal.is_prefix() else 0
+        await wal.write(offset)
         final = replace(
             base.value,
             initialized=True,
@@ -307,37 +310,6 @@ class _RestoreRun:
             progress.ended()
 
         await for_each(ssts, copy, self._options.concurrency)
-
-    async def _fence(self, base: Manifest) -> int:
-        """Put a fence after the WAL files of the replaced database, and return its number."""
-        number = int(await self._wal.last_seen_wal_id(base.replay_after_wal_id)) + 1
-        number = max(number, base.next_wal_sst_id)
-        while not await self._wal.try_put_fence(number, epoch=base.writer_epoch):
-            number += 1
-        return number
-
-    async def _write_wal(self, end: WalEnd, offset: int) -> None:
-        last = max(end.files, default=0)
-        for number, found in end.files.items():
-            is_cut = number == last and end.last_data is not None
-            data = end.last_data if is_cut and end.last_data is not None else await read_copy(self._source, found)
-            if await self._wal.try_put(number + offset, data):
-                continue
-            there = await self._wal.read(number + offset)
-            if not is_cut and there is not None and there == data:
-                continue
-            if is_cut:
-                await self._overwrite(number + offset, data)
-                continue
-            raise InvalidDbState(
-                f"{self._wal.key(number + offset)} has other content: a process writes to the database that is being "
-                "restored"
-            )
-
-    async def _overwrite(self, number: int, data: bytes | memoryview) -> None:
-        """Replace the cut file of an earlier attempt: its bytes differ if it is encrypted."""
-        store = self._target.wal or self._target.store
-        await store.put(self._wal.key(number), data)
 
     def _result(self, done: Versioned[Manifest], end: WalEnd) -> RestoreResult:
         name = f"{RESTORE_UNDO_PREFIX}{self._backup.id}"

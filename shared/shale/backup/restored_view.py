@@ -24,7 +24,7 @@ from shale.store.port import (
     ObjectStore,
     PutMode,
 )
-from shale.types import CasMode, Manifest, Ulid
+from shale.types import CasMode, ExclusiveModes, Manifest, Ulid
 
 VIEW_ROOT = "backup"
 """The path of the database in the view."""
@@ -60,7 +60,7 @@ class RestoredView:
             shown[wal_key(VIEW_ROOT, number)] = _Shown(None, source.key(found.key), found.size)
         for found in backup.of_kind(ObjectKind.VISIBLE_RANGE):
             shown[visible_range_key(VIEW_ROOT)] = _Shown(None, source.key(found.key), found.size)
-        data = encode_manifest(replace(restored(manifest, end, CasMode.NATIVE), initialized=True))
+        data = encode_manifest(_with_wal_in_view(restored(manifest, end, CasMode.NATIVE)))
         shown[manifest_key(VIEW_ROOT, 1)] = _Shown(data, "", len(data))
         return cls(source.store, shown, backup.completed_ms)
 
@@ -147,3 +147,16 @@ class RestoredView:
 
     def _refuse(self, key: str) -> NoReturn:
         raise InvalidRequestError(f"{key}: a backup is read only; restore it to write")
+
+
+def _with_wal_in_view(manifest: Manifest) -> Manifest:
+    """Return the manifest of the view, which has the WAL files of a separate WAL store or backend, too."""
+    modes = manifest.exclusive
+    if modes is not None:
+        modes = replace(modes, wal_backend=None)
+    return replace(
+        manifest,
+        initialized=True,
+        wal_object_store_uri=None,
+        exclusive=None if modes == ExclusiveModes() else modes,
+    )

@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from shale.backup.document import BackupObject
+from shale.core.bytes_like import BytesLike
 from shale.core.lazy_dataclass import dataclass
 from shale.engine.wal.file import decode_wal_file
 from shale.env import Env
@@ -49,6 +50,10 @@ class WalEnd:
     def count(self) -> int:
         """The number of files."""
         return len(self.files)
+
+    def cut_data(self, number: int) -> bytes | None:
+        """Return the bytes of a file that is cut; ``None``: it is a copy as it is."""
+        return self.last_data if number == max(self.files) else None
 
 
 async def wal_until(
@@ -96,6 +101,19 @@ async def wal_until(
             "(wal_options.min_age of the gc), or make backups more often"
         )
     return WalEnd(files=taken, last_seq=last_seq)
+
+
+async def same_rows(first: memoryview, second: BytesLike, path: str, target: Decoding) -> bool:
+    """Return whether two WAL files have the same rows, whatever their encryption.
+
+    Raises:
+        CorruptionError: one of them cannot be decoded.
+    """
+    images = []
+    for data in (first, memoryview(second)):
+        rows = await decode_wal_file(data, path, target.env, transformer=target.transformer)
+        images.append(build_wal_sst(rows, Compression.NONE, None) if len(rows) else b"")
+    return images[0] == images[1]
 
 
 async def _cut(rows: Rows, count: int, target: Decoding) -> bytes:
