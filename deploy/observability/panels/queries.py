@@ -25,10 +25,14 @@ def quantiles(metric: str, by: str, more: str = "") -> tuple[tuple[str, str], ..
 
 COMMIT = "slatedb_db_durable_commit_duration_seconds"
 CALL = "slatedb_db_request_duration_seconds"
+COMMAND = "shale_resp_command_duration_seconds"
 L0_USE = "max by (db) (slatedb_db_segment_max_l0_ssts{$all} / slatedb_db_l0_limit_ssts{$all})"
 UNFLUSHED_USE = "max by (db) (slatedb_db_unflushed_bytes{$all} / slatedb_db_unflushed_limit_bytes{$all})"
 LAG = "time() - min by (db, instance) (slatedb_reader_visible_timestamp_seconds{$all} > 0)"
 COMMIT_P99 = f"histogram_quantile(0.99, sum by (db, le) (rate({COMMIT}_bucket{{$all}}[$__rate_interval])))"
-READ_P99 = f'histogram_quantile(0.99, sum by (db, le) (rate({CALL}_bucket{{$all, op="get"}}[$__rate_interval])))'
+READ_P99 = (
+    f'histogram_quantile(0.99, sum by (db, le) (rate({CALL}_bucket{{$all, op="get"}}[$__rate_interval])'
+    f' or rate({COMMAND}_bucket{{$all, category="read"}}[$__rate_interval])))'
+)
 SINCE_COMPACTION = "time() - max by (db) (slatedb_compactor_last_success_timestamp_seconds{$all} > 0)"
 SINCE_GC = "time() - min by (db) (slatedb_gc_last_success_timestamp_seconds{$all} > 0)"

@@ -1,7 +1,7 @@
 """What clients see: the network interface, the Redis port, calls of the database."""
 
-from .panel import Panel, Row, one
-from .queries import CALL, COMMIT, quantiles, rate
+from .panel import Panel, Row, heatmap, one
+from .queries import CALL, COMMAND, COMMIT, quantiles, rate
 
 HTTP = Row(
     "HTTP",
@@ -62,6 +62,14 @@ RESP = Row(
             "{{db}} {{command}}",
             rate("shale_resp_failures_total", "db, command"),
         ),
+        Panel(
+            "Time to the reply",
+            "From the arrival of commands; the same for commands that are sent together.",
+            "s",
+            quantiles(COMMAND, "category"),
+        ),
+        heatmap("Reads", "Where the time of reads lies; 0.1 s is the objective.", COMMAND, ', category="read"'),
+        heatmap("Writes", "Where the time of writes lies; 0.5 s is the objective.", COMMAND, ', category="write"'),
         one(
             "Open connections",
             "`resp.max_connections` is the limit.",

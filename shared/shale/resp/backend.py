@@ -8,9 +8,11 @@ from shale.engine.db import Db
 from shale.engine.db_reader import DbReader
 from shale.env import Env
 from shale.resp.cursors import Cursors
+from shale.resp.latency import CommandLatency
 from shale.resp.lock_scripts import ScriptCache
 from shale.resp.options import RespOptions
 from shale.service.access import AccessTokens, Role
+from shale.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from shale.engine.read.reads import Reads
@@ -25,7 +27,14 @@ class Backend:
     """
 
     def __init__(
-        self, db: Db | DbReader, env: Env, options: RespOptions, tokens: AccessTokens, names: Iterable[str]
+        self,
+        db: Db | DbReader,
+        env: Env,
+        options: RespOptions,
+        tokens: AccessTokens,
+        names: Iterable[str],
+        *,
+        metrics: Metrics,
     ) -> None:
         self.db: Reads = db
         self.writer = db if isinstance(db, Db) else None
@@ -38,6 +47,7 @@ class Backend:
         self.calls = dict.fromkeys((*names, "other"), 0)
         self.errors = dict.fromkeys(self.calls, 0)
         self.failures = dict.fromkeys(self.calls, 0)
+        self.latency = CommandLatency(env.clock, metrics)
         self.connections = 0
         self.connections_accepted = 0
         self.connections_refused = 0

@@ -59,6 +59,8 @@ class Connection(asyncio.Protocol):
         self._commands: list[list[bytes]] = []
         self._done = 0
         """How many of them have a reply."""
+        self._taken_s = 0.0
+        """When they were taken from the parser."""
         self._answers: list[bytes] = []
         """Replies that were not written yet."""
         self.is_running = False
@@ -169,6 +171,7 @@ class Connection(asyncio.Protocol):
                 if self.is_running:
                     self.is_running = False
                     self._session.snapshot = self._session.transaction = None
+                    self._session.count_failure(self._commands[self._done])
                     self._done += 1
                     self._answers.append(error(TOO_SLOW.format(self._backend.options.request_timeout_s)))
         finally:
@@ -193,6 +196,7 @@ class Connection(asyncio.Protocol):
                 continue
             self._done = 0
             if self._commands:
+                self._taken_s = self._backend.latency.now_s()
                 continue
             if not self._has_room():
                 self.refuse("ERR too many large commands at once; try again later")
@@ -230,7 +234,9 @@ class Connection(asyncio.Protocol):
         """Run the parsed commands in order and send their replies together."""
         session = self._session
         await self._run_commands()
-        if not await self._send() or self._done < len(self._commands):
+        goes_on = await self._send()
+        self._backend.latency.observe(session.ran, self._taken_s)
+        if not goes_on or self._done < len(self._commands):
             return
         if not session.needs_auth and self._parser.limits is BEFORE_AUTH:
             self._parser.limits = self._backend.options.parser_limits()
@@ -252,6 +258,7 @@ class Connection(asyncio.Protocol):
                 answer = await execute(commands[self._done])
             except Exception:  # the outermost handler: the client gets an error, the log gets the traceback
                 log.error(Event.RESP_COMMAND_FAILED, exc_info=True)  # noqa: G201 - levels belong to events
+                session.count_failure(commands[self._done])
                 answer = error(INTERNAL_ERROR)
             answers.append(answer)
             size += len(answer)

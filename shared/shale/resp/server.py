@@ -115,7 +115,7 @@ async def serve_resp(
         tokens: the passwords of AUTH; ``None``: no authentication.
         drain_timeout_s: seconds that running commands have at the end; then they are cancelled.
     """
-    backend = Backend(db, env, options, AccessTokens() if tokens is None else tokens, COMMANDS)
+    backend = Backend(db, env, options, AccessTokens() if tokens is None else tokens, COMMANDS, metrics=metrics)
     export(backend, metrics)
     async with anyio.create_task_group() as group:
         server = RespServer(backend, group)

@@ -4,6 +4,7 @@ This module does no I/O on sockets: ``execute`` takes arguments and returns the 
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
 from shale.core.lazy_dataclass import dataclass
@@ -13,6 +14,7 @@ from shale.engine.txn.transaction import Transaction
 from shale.engine.write.batch import WriteBatch
 from shale.engine.write.write_handle import WriteHandle
 from shale.errors import AccessDenied, InvalidRequestError, InvalidSequenceNumber, ShaleError, TransactionConflict
+from shale.resp import latency
 from shale.resp.encoder import QUEUED, RESP2, RespEncoding, error
 from shale.resp.errors import (
     NOT_AUTHENTICATED,
@@ -61,6 +63,9 @@ class Command:
         is_immediate: runs at once within MULTI, instead of being queued.
         is_queueable: allowed within MULTI.
         is_administration: needs the role admin, if clients have roles.
+        is_scan: takes longer the more rows there are.
+
+    ``category`` is that of its latency (``shale.resp.latency``).
     """
 
     name: str
@@ -74,6 +79,17 @@ class Command:
     is_immediate: bool = False
     is_queueable: bool = True
     is_administration: bool = False
+    is_scan: bool = False
+    category: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.is_scan:
+            category = latency.SCAN
+        elif "write" in self.flags or self.name == "exec":
+            category = latency.WRITE
+        else:
+            category = latency.READ if "readonly" in self.flags else latency.OTHER
+        object.__setattr__(self, "category", category)
 
     @property
     def role(self) -> Role:
@@ -101,6 +117,7 @@ class RespSession:
     ``needs_auth``: the client has to authenticate; ``role``: that of its token, ``None`` if it may run all commands;
     ``is_closing``: the connection closes after this reply.
     ``pending_durable`` is a write whose reply must wait until it is durable.
+    ``ran`` counts the commands that ran since the last replies were sent, by category.
     """
 
     __slots__ = (
@@ -122,6 +139,7 @@ class RespSession:
         "queue",
         "queued_bytes",
         "quota",
+        "ran",
         "role",
         "snapshot",
         "transaction",
@@ -148,6 +166,7 @@ class RespSession:
         self.user = DEFAULT_USER
         self.quota: Quota | None = None
         """That of its token; without one, commands count in the quota of the role that they need."""
+        self.ran = [0] * len(latency.CATEGORIES)
         self.is_closing = False
         self.last_write: WriteHandle | None = None
         self.pending_durable: WriteHandle | None = None
@@ -198,6 +217,7 @@ class RespSession:
                 not be applied without this one.
         """
         self.backend.calls[command.name] += 1
+        self.ran[command.category] += 1
         try:
             return await command.handler(self, args)
         except RespError as refusal:
@@ -210,6 +230,13 @@ class RespSession:
                 if self.snapshot is not None:
                     raise
             return error(error_text(failure))
+
+    def count_failure(self, args: list[bytes]) -> None:
+        """Count a command that ended with neither a reply nor an error of the engine."""
+        command = self._table.get(args[0]) or self._table.get(args[0].upper())
+        name = "other" if command is None else command.name
+        self.backend.errors[name] += 1
+        self.backend.failures[name] += 1
 
     async def atomically(self, work: Callable[[Reads, Writes], Awaitable[bytes]]) -> bytes:
         """Read and write atomically.

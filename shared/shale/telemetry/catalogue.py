@@ -92,6 +92,11 @@ _PROCESS = (
         "shale_resp_failures_total", "Commands of the Redis port that failed through no fault of the client.",
         "command", command=RESP_COMMANDS,
     ),
+    _histogram(
+        "shale_resp_command_duration_seconds", FAST_SECONDS,
+        "Time from the arrival of commands of the Redis port to their replies; the same for commands sent together.",
+        "category", category=("read", "write", "scan", "other"),
+    ),
     _counter(
         "shale_resp_connections_total", "Connections to the Redis port.", "result", result=("accepted", "refused")
     ),

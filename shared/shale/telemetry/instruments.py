@@ -79,10 +79,10 @@ class Histogram:
         self._sum = 0.0
         self._traces: dict[int, tuple[str, float]] = {}
 
-    def observe(self, amount: float) -> None:
-        """Count one observation; a bound belongs to the bucket below it."""
-        self._sum += amount
-        self._counts[bisect_left(self._bounds, amount)] += 1
+    def observe(self, amount: float, count: int = 1) -> None:
+        """Count equal observations, one by default; a bound belongs to the bucket below it."""
+        self._sum += amount * count
+        self._counts[bisect_left(self._bounds, amount)] += count
 
     def observe_traced(self, amount: float, trace_id: str) -> None:
         """Count one observation and keep its trace as the exemplar of its bucket."""

@@ -39,9 +39,8 @@ async def _measure() -> list[BenchLine]:
         register_process_metrics(metrics, role="writer", settings_hash="0", started_s=0)
         Health(env.clock, metrics)
         build_writer_api(db, WritesHttpSection(), metrics, env, max_key_bytes=1024)
-        export(
-            Backend(db, env, RespOptions(), AccessTokens(), {each.name for each in WRITER_COMMANDS.values()}), metrics
-        )
+        names = {each.name for each in WRITER_COMMANDS.values()}
+        export(Backend(db, env, RespOptions(), AccessTokens(), names, metrics=metrics), metrics)
 
         def scrape() -> bytes:
             metrics.refresh()

@@ -3,144 +3,20 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import anyio
 import pytest
-from pydantic import SecretStr
 
-import shale
-from shale.env import Env
-from shale.resp.backend import Backend
-from shale.resp.options import RespOptions
-from shale.resp.server import serve_resp
-from shale.service.access import AccessTokens, Role
-from shale.service.http.server import open_socket
-from shale.store.memory import MemoryStore
-from shale.telemetry.metrics import Metrics
-from tests.unit.resp.harness import RespFailure, decode_one
-
-Scenario = Callable[["Port"], Awaitable[None]]
-
-
-def encoded(*words: str | bytes) -> bytes:
-    args = [word if isinstance(word, bytes) else word.encode() for word in words]
-    return b"*%d\r\n" % len(args) + b"".join(b"$%d\r\n%b\r\n" % (len(arg), arg) for arg in args)
-
-
-class Line:
-    """One connection of a client."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-        self._data = b""
-
-    async def answer(self) -> Any:
-        while True:
-            try:
-                value, self._data = decode_one(self._data)
-            except (ValueError, AssertionError):
-                more = await self.reader.read(1 << 16)
-                if not more:
-                    raise EOFError from None
-                self._data += more
-            else:
-                return value
-
-    async def say(self, *words: str | bytes) -> Any:
-        self.writer.write(encoded(*words))
-        return await self.answer()
-
-    async def rest(self) -> bytes:
-        """Read until the end of the connection."""
-        data, self._data = self._data, b""
-        try:
-            return data + await self.reader.read()
-        except ConnectionResetError:
-            return data
-
-
-class StallingStore(MemoryStore):
-    """A store that takes no objects while its gate is closed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate = anyio.Event()
-        self.gate.set()
-
-    async def put(self, *args: Any, **options: Any) -> Any:
-        await self.gate.wait()
-        return await super().put(*args, **options)
-
-
-class Port:
-    """A served database."""
-
-    def __init__(self, db: shale.Db, backend: Backend, number: int, metrics: Metrics, store: StallingStore) -> None:
-        self.db = db
-        self.store = store
-        self.backend = backend
-        self.number = number
-        self.metrics = metrics
-
-        self.lines: list[Line] = []
-
-    async def connect(self) -> Line:
-        line = Line(*await asyncio.open_connection("127.0.0.1", self.number))
-        self.lines.append(line)
-        return line
-
-    async def hang_up(self) -> None:
-        """Close every connection that was opened."""
-        for line in self.lines:
-            line.writer.close()
-            with contextlib.suppress(ConnectionError):
-                await line.writer.wait_closed()
-
-
-@contextlib.asynccontextmanager
-async def port(
-    *, token: str | None = None, drain_timeout_s: float = 10.0, flush_interval: float = 0.01, **options: Any
-) -> AsyncIterator[Port]:
-    metrics, store = Metrics(db="db"), StallingStore()
-    listener = open_socket("127.0.0.1", 0, setting="resp.port")
-    number = listener.getsockname()[1]
-    async with (
-        shale.Db.open(
-            "db",
-            store=store,
-            flush_interval=flush_interval,
-            l0_sst_size_bytes=1 << 20,
-            max_unflushed_bytes=2 << 20,
-        ) as db,
-        serve_resp(
-            db,
-            listener,
-            Env.system(),
-            metrics,
-            RespOptions(**options),
-            tokens=None if token is None else AccessTokens([(SecretStr(token), Role.WRITE)]),
-            drain_timeout_s=drain_timeout_s,
-        ) as backend,
-    ):
-        yield Port(db, backend, number, metrics, store)
-
-
-def serve(scenario: Scenario, **options: Any) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(60):
-            async with port(**options) as served:
-                await scenario(served)
-            await served.hang_up()
-
-    asyncio.run(run())
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():  # noqa: ASYNC110 - the server does not tell
-        await asyncio.sleep(0.01)
+from tests.integration.resp.port import (
+    Port,
+    encoded,
+    port,
+    serve,
+    until,
+    waits,
+)
+from tests.unit.resp.harness import RespFailure
 
 
 def test_a_pipeline_is_answered_in_order() -> None:
@@ -324,6 +200,10 @@ def test_a_write_that_finds_no_room_is_given_up_and_the_rest_is_answered() -> No
         served.store.gate.set()
         await served.db.flush()
         assert await line.say("SET", "a", "2") == "OK"
+        assert (served.backend.errors["set"], served.backend.failures["set"]) == (1, 1)
+        # All replies of a pipeline come after the slowest one.
+        assert waits(served, "read") == (2, 0)
+        assert waits(served, "write") == (3, 2)
 
     serve(scenario, request_timeout_s=0.2)
 
@@ -362,25 +242,3 @@ def test_a_stop_does_not_wait_for_ever() -> None:
             await served.hang_up()
 
     asyncio.run(run())
-
-
-def test_what_is_counted() -> None:
-    async def scenario(served: Port) -> None:
-        line = await served.connect()
-        await line.say("SET", "a", "1")
-        await line.say("GET")
-        await line.say("NOPE")
-        served.metrics.refresh()
-        samples = {
-            (sample.name, sample.labels.get("command", sample.labels.get("result", ""))): sample.value
-            for family in served.metrics.registry.collect()
-            for sample in family.samples
-        }
-        assert samples["shale_resp_commands_total", "set"] == 1
-        assert samples["shale_resp_commands_total", "other"] == 1
-        assert samples["shale_resp_errors_total", "get"] == 1
-        assert samples["shale_resp_errors_total", "set"] == 0
-        assert samples["shale_resp_connections_total", "accepted"] == 1
-        assert samples["shale_resp_connections_open", ""] == 1
-
-    serve(scenario)

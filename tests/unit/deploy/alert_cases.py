@@ -2,6 +2,9 @@
 
 from typing import NamedTuple
 
+_CALL, _COMMAND = "slatedb_db_request_duration_seconds", "shale_resp_command_duration_seconds"
+_RESP_READ, _RESP_WRITE = 'category="read"', 'category="write"'
+
 
 class Case(NamedTuple):
     """Series that fire an alert at a time, and similar series that do not."""
@@ -57,6 +60,19 @@ def _failed_writes() -> Case:
         {calls: "0+100x120", failures: "0+5x120", mistakes: "0+5x120"},
         {calls: "0+100x120", failures: "0x120", mistakes: "0+50x120"},
     )
+
+
+def _slow(at: str, counted: str, labels: str, le: str) -> Case:
+    """Return the case of a histogram of which a tenth, or all, is below a bound."""
+    total, fast = f'{counted}_count{{db="a",{labels}}}', f'{counted}_bucket{{db="a",{labels},le="{le}"}}'
+    return Case(at, {fast: "0+10x120", total: "0+100x120"}, {fast: "0+100x120", total: "0+100x120"})
+
+
+def _slow_beside_fast(at: str, labels: str, le: str) -> Case:
+    """Return the case of slow commands of Redis clients beside calls of others that are fast, and of fast ones."""
+    fast = _slow(at, _CALL, 'op="get"' if labels == _RESP_READ else 'op="put"', le).quiet
+    slow = _slow(at, _COMMAND, labels, le)
+    return Case(at, fast | slow.firing, fast | slow.quiet)
 
 
 CASES = {
@@ -209,28 +225,10 @@ CASES = {
             'slatedb_db_durable_commit_duration_seconds_count{db="a"}': "0+100x120",
         },
     ),
-    "SlateDBReadLatencyBudgetBurn": Case(
-        "100m",
-        {
-            'slatedb_db_request_duration_seconds_bucket{db="a",op="get",le="0.1"}': "0+10x120",
-            'slatedb_db_request_duration_seconds_count{db="a",op="get"}': "0+100x120",
-        },
-        {
-            'slatedb_db_request_duration_seconds_bucket{db="a",op="get",le="0.1"}': "0+100x120",
-            'slatedb_db_request_duration_seconds_count{db="a",op="get"}': "0+100x120",
-        },
-    ),
-    "SlateDBReadLatencyBudgetBurnSlow": Case(
-        "110m",
-        {
-            'slatedb_db_request_duration_seconds_bucket{db="a",op="get",le="0.1"}': "0+10x120",
-            'slatedb_db_request_duration_seconds_count{db="a",op="get"}': "0+100x120",
-        },
-        {
-            'slatedb_db_request_duration_seconds_bucket{db="a",op="get",le="0.1"}': "0+100x120",
-            'slatedb_db_request_duration_seconds_count{db="a",op="get"}': "0+100x120",
-        },
-    ),
+    "SlateDBReadLatencyBudgetBurn": _slow("100m", _CALL, 'op="get"', "0.1"),
+    "SlateDBReadLatencyBudgetBurnSlow": _slow("110m", _CALL, 'op="get"', "0.1"),
+    "SlateDBWriteLatencyBudgetBurn": _slow("100m", _CALL, 'op="put"', "0.5"),
+    "SlateDBWriteLatencyBudgetBurnSlow": _slow("110m", _CALL, 'op="write"', "0.5"),
     "SlateDBWriteErrors": Case(
         "20m",
         {
@@ -496,6 +494,11 @@ CASES = {
 }
 
 MORE_CASES = (
+    ("SlateDBReadLatencyBudgetBurn", _slow_beside_fast("100m", _RESP_READ, "0.1")),
+    ("SlateDBReadLatencyBudgetBurnSlow", _slow_beside_fast("110m", _RESP_READ, "0.1")),
+    ("SlateDBReadLatencyBudgetBurn", _slow("100m", _COMMAND, _RESP_READ, "0.1")),
+    ("SlateDBWriteLatencyBudgetBurn", _slow_beside_fast("100m", _RESP_WRITE, "0.5")),
+    ("SlateDBWriteLatencyBudgetBurnSlow", _slow("110m", _COMMAND, _RESP_WRITE, "0.5")),
     ("SlateDBWriterDown", _never_ready("writer")),
     ("SlateDBCompactorDown", _never_ready("compactor")),
     ("SlateDBGCDown", _never_ready("gc")),

@@ -102,7 +102,7 @@ async def harness(
     quotas = None if rates is None else Quotas(clock, Metrics(), rates)
     access = AccessTokens(((SecretStr(each), role) for each, role in roles.items()), quotas=quotas)
     async with shale.Db.open("db", store=MemoryStore() if store is None else store, env=env, **settings) as db:
-        yield Harness(db, Backend(db, env, options or RespOptions(), access, COMMANDS), clock)
+        yield Harness(db, Backend(db, env, options or RespOptions(), access, COMMANDS, metrics=Metrics()), clock)
 
 
 @asynccontextmanager
@@ -114,5 +114,5 @@ async def reading_harness() -> AsyncIterator[tuple[shale.Db, shale.DbReader, Tal
         shale.Db.open("db", store=store, env=env, flush_interval=0) as db,
         shale.DbReader.open("db", store=store, env=env) as reader,
     ):
-        backend = Backend(reader, env, RespOptions(), AccessTokens(), COMMANDS)
+        backend = Backend(reader, env, RespOptions(), AccessTokens(), COMMANDS, metrics=Metrics())
         yield db, reader, Talker(RespSession(backend, READER_COMMANDS))

@@ -131,15 +131,15 @@ async def _flush_in_transaction(session: RespSession, transaction: Transaction) 
 
 COMMANDS = (
     Command(name="dbsize", arity=1, handler=_dbsize, group="server", summary="Count all keys; reads every row.",
-            flags=("readonly",)),
+            flags=("readonly",), is_scan=True),
     Command(name="keys", arity=2, handler=_keys, group="generic",
-            summary="Get all keys that match a pattern; reads every row.", flags=("readonly",)),
+            summary="Get all keys that match a pattern; reads every row.", flags=("readonly",), is_scan=True),
     Command(name="randomkey", arity=1, handler=_randomkey, group="generic", summary="Get some key.",
-            flags=("readonly",)),
+            flags=("readonly",), is_scan=True),
     Command(name="flushdb", arity=-1, handler=_flush, group="server",
             summary="Delete all rows, batch by batch, if resp.allow_flush permits it.", flags=("write",),
-            is_administration=True),
+            is_administration=True, is_scan=True),
     Command(name="flushall", arity=-1, handler=_flush, group="server",
             summary="Delete all rows, batch by batch, if resp.allow_flush permits it.", flags=("write",),
-            is_administration=True),
+            is_administration=True, is_scan=True),
 )  # fmt: skip

@@ -157,7 +157,8 @@ def _range(args: list[bytes], limit_max: int) -> _Range:
 
 COMMANDS = (
     Command(name="scan", arity=-2, handler=_scan, group="generic", summary="Iterate over keys with a cursor.",
-            flags=("readonly",)),
+            flags=("readonly",), is_scan=True),
     Command(name="shale.scan", arity=-1, handler=_shale_scan, group="shale",
-            summary="Read a range of keys and values in order, with a resume token.", flags=("readonly",)),
+            summary="Read a range of keys and values in order, with a resume token.", flags=("readonly",),
+            is_scan=True),
 )  # fmt: skip
