@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from http import HTTPStatus
+from typing import cast
 
 from starlette.types import Receive, Scope, Send
 
@@ -62,10 +63,11 @@ class _RespRefusal(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send the error."""
-        assert isinstance(transport, asyncio.Transport)
-        transport.write(f"-TRYAGAIN {describe(self._active())}\r\n".encode())
-        transport.write_eof()
-        asyncio.get_running_loop().call_later(RESP_LINGER_S, transport.abort)
+        # The transports of uvloop have the methods, but not the base class.
+        stream = cast("asyncio.Transport", transport)
+        stream.write(f"-TRYAGAIN {describe(self._active())}\r\n".encode())
+        stream.write_eof()
+        asyncio.get_running_loop().call_later(RESP_LINGER_S, stream.abort)
 
 
 @contextlib.asynccontextmanager

@@ -2,9 +2,10 @@
 
 import json
 import signal
+import socket
 from pathlib import Path
 
-from tests.integration.daemons.daemon_process import ENDED_S, metric
+from tests.integration.daemons.daemon_process import ENDED_S, REQUEST_S, metric
 from tests.integration.standby.standby_process import Member, member, pair, wait_for
 
 
@@ -35,6 +36,18 @@ def test_a_standby_refuses_requests_and_tells_who_is_active(tmp_path: Path) -> N
         assert 'shale_role{role="standby"} 1.0' in second.metrics()
         assert second.daemon.stop() == 0
         assert first.put(b"a", b"still active") == 204
+
+
+def test_a_standby_refuses_redis_clients_and_tells_who_is_active(tmp_path: Path) -> None:
+    with pair(tmp_path, "--set", "resp.enabled=true", "--set", "resp.port=0") as (first, second):
+        port = int(second.daemon.wait_for("standby.started")["resp_port"])
+        with socket.create_connection(("127.0.0.1", port), timeout=REQUEST_S) as client:
+            client.sendall(b"*1\r\n$4\r\nPING\r\n")
+            with client.makefile("rb") as answer:
+                said = answer.read()
+        assert said.startswith(b"-TRYAGAIN this process is a standby: the active writer is"), said
+        assert said.endswith(f"http://127.0.0.1:{first.port} (epoch 1)\r\n".encode()), said
+        assert [line for line in second.daemon.lines() if line["level"] == "error"] == []
 
 
 def test_after_a_clean_stop(tmp_path: Path) -> None:
