@@ -14,6 +14,8 @@ import anyio.lowlevel
 
 from shale.errors import ShaleError
 from shale.resp.backend import Backend
+from shale.resp.batch_trace import TIMEOUT, BatchTrace, record_failure
+from shale.resp.batch_trace import begin as begin_trace
 from shale.resp.encoder import error
 from shale.resp.errors import DRAINING, INTERNAL_ERROR, TOO_SLOW, error_text
 from shale.resp.options import BEFORE_AUTH
@@ -59,6 +61,7 @@ class Connection(asyncio.Protocol):
         self._commands: list[list[bytes]] = []
         self._done = 0
         """How many of them have a reply."""
+        self._trace: BatchTrace | None = None
         self._taken_s = 0.0
         """When they were taken from the parser."""
         self._answers: list[bytes] = []
@@ -171,7 +174,8 @@ class Connection(asyncio.Protocol):
                 if self.is_running:
                     self.is_running = False
                     self._session.snapshot = self._session.transaction = None
-                    self._session.count_failure(self._commands[self._done])
+                    self._session.count_failure(self._commands[self._done], TIMEOUT)
+                    self._record_failure()
                     self._done += 1
                     self._answers.append(error(TOO_SLOW.format(self._backend.options.request_timeout_s)))
         finally:
@@ -233,9 +237,20 @@ class Connection(asyncio.Protocol):
     async def _answer(self) -> None:
         """Run the parsed commands in order and send their replies together."""
         session = self._session
-        await self._run_commands()
-        goes_on = await self._send()
-        self._backend.latency.observe(session.ran, self._taken_s)
+        trace = self._trace = begin_trace(session, self._commands, self._done)
+        if trace is None:
+            await self._run_commands()
+            goes_on = await self._send()
+            self._backend.latency.observe(session.ran, self._taken_s)
+        else:
+            with trace:
+                await self._run_commands()
+                goes_on = await self._send()
+                if session.failure is not None:
+                    trace.fail(session.failure)
+            self._backend.latency.observe(session.ran, self._taken_s, trace.trace_id)
+        if session.failure is not None:
+            self._record_failure()
         if not goes_on or self._done < len(self._commands):
             return
         if not session.needs_auth and self._parser.limits is BEFORE_AUTH:
@@ -246,6 +261,13 @@ class Connection(asyncio.Protocol):
             self.end()
         elif self._done == COMMANDS_AT_ONCE:
             await anyio.lowlevel.checkpoint()
+
+    def _record_failure(self) -> None:
+        """Make a span of a failure that has none."""
+        failure, self._session.failure = self._session.failure, None
+        if self._trace is None and failure is not None:
+            seconds = self._backend.latency.now_s() - self._taken_s
+            record_failure(self._session, self._commands, failure, seconds)
 
     async def _run_commands(self) -> None:
         """Run commands until all have a reply, or enough reply bytes are buffered."""
@@ -258,7 +280,7 @@ class Connection(asyncio.Protocol):
                 answer = await execute(commands[self._done])
             except Exception:  # the outermost handler: the client gets an error, the log gets the traceback
                 log.error(Event.RESP_COMMAND_FAILED, exc_info=True)  # noqa: G201 - levels belong to events
-                session.count_failure(commands[self._done])
+                session.count_failure(commands[self._done], "internal")
                 answer = error(INTERNAL_ERROR)
             answers.append(answer)
             size += len(answer)
@@ -311,6 +333,7 @@ class Connection(asyncio.Protocol):
             session.pending_durable = None
             return True
         self._backend.failures["other"] += 1  # of some of the commands that are not answered
+        session.failure = "not_durable"
         self._answers.clear()
         return False
 

@@ -22,15 +22,19 @@ class CommandLatency:
         self.now_s = clock.monotonic_s
         self._histograms = [metrics.histogram(name, category=category) for category in CATEGORIES]
 
-    def observe(self, counts: list[int], begun_s: float) -> None:
+    def observe(self, counts: list[int], begun_s: float, trace_id: str | None = None) -> None:
         """Observe the commands of a batch that is answered now.
 
         Args:
             counts: how many ran, by category; zeros afterwards.
             begun_s: when they arrived, by ``now_s``.
+            trace_id: of their trace, if they are traced; the exemplar.
         """
         seconds = self.now_s() - begun_s
         for category, count in enumerate(counts):
             if count:
-                self._histograms[category].observe(seconds, count)
+                histogram = self._histograms[category]
+                histogram.observe(seconds, count)
+                if trace_id is not None:
+                    histogram.set_exemplar(seconds, trace_id)
                 counts[category] = 0

@@ -127,6 +127,7 @@ class RespSession:
         "created_s",
         "db",
         "encoding",
+        "failure",
         "id",
         "is_aborted",
         "is_closing",
@@ -166,6 +167,8 @@ class RespSession:
         self.user = DEFAULT_USER
         self.quota: Quota | None = None
         """That of its token; without one, commands count in the quota of the role that they need."""
+        self.failure: str | None = None
+        """The kind of the last error that the client did not cause, since the last replies were sent."""
         self.ran = [0] * len(latency.CATEGORIES)
         self.is_closing = False
         self.last_write: WriteHandle | None = None
@@ -227,16 +230,30 @@ class RespSession:
             self.backend.errors[command.name] += 1
             if not _is_client_error(failure):
                 self.backend.failures[command.name] += 1
+                self.failure = failure.kind
                 if self.snapshot is not None:
                     raise
             return error(error_text(failure))
 
-    def count_failure(self, args: list[bytes]) -> None:
+    def count_failure(self, args: list[bytes], error_type: str) -> None:
         """Count a command that ended with neither a reply nor an error of the engine."""
-        command = self._table.get(args[0]) or self._table.get(args[0].upper())
-        name = "other" if command is None else command.name
+        name = self.name_of(args)
         self.backend.errors[name] += 1
         self.backend.failures[name] += 1
+        self.failure = error_type
+
+    def name_of(self, args: list[bytes]) -> str:
+        """Return the name of a command, as metrics have it."""
+        command = self._command(args[0])
+        return "other" if command is None else command.name
+
+    def category_of(self, args: list[bytes]) -> int:
+        """Return the category of a command."""
+        command = self._command(args[0])
+        return latency.OTHER if command is None else command.category
+
+    def _command(self, name: bytes) -> Command | None:
+        return self._table.get(name) or self._table.get(name.upper())
 
     async def atomically(self, work: Callable[[Reads, Writes], Awaitable[bytes]]) -> bytes:
         """Read and write atomically.

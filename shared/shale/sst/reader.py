@@ -25,6 +25,7 @@ from shale.sst.meta import SstMeta, decode_meta, meta_span
 from shale.sst.paths import SstPaths
 from shale.sst.slot import SstSlot
 from shale.store.port import LocalObject, ObjectStore
+from shale.telemetry import tracing
 from shale.telemetry.metrics import Metrics
 from shale.types import Compression, KeyRange, Manifest, Sst, Ulid
 
@@ -165,7 +166,7 @@ class SstReader:
         self.counts.filter_misses += has_filter
         slot.loading = loading = anyio.Event()
         try:
-            with self._counting_corruption(slot):
+            with self._reading(slot, "sst.index"):
                 meta = await self._read_meta(slot)
             self.cache.put_meta(slot, meta)
         finally:
@@ -185,7 +186,7 @@ class SstReader:
         self.counts.block_misses += last - first
         offsets = [int(offset) for offset in meta.index.offsets[first : last + 1]]
         images = []
-        with self._counting_corruption(slot):
+        with self._reading(slot, "sst.blocks"):
             data = memoryview(await self._read(slot, offsets[0], offsets[-1]))
             for block, start, end in zip(range(first, last), offsets, offsets[1:], strict=False):
                 stored = data[start - offsets[0] : end - offsets[0]]
@@ -239,7 +240,7 @@ class SstReader:
             size_bytes = int(offsets[-1] - offsets[0])
             decode = partial(decode_images, images, offsets, version=version, path=path)
         else:
-            with self._counting_corruption(slot):
+            with self._reading(slot, "sst.blocks"):
                 data = await self._read(slot, int(offsets[0]), int(offsets[-1]))
             size_bytes = len(data)
             decode = partial(
@@ -262,7 +263,7 @@ class SstReader:
         """
         offsets = meta.index.offsets[first : last + 1]
         compression = slot.sst.info.compression
-        with self._counting_corruption(slot):
+        with self._reading(slot, "sst.blocks"):
             data = await self._read(slot, int(offsets[0]), int(offsets[-1]))
             unpack = partial(
                 open_blocks,
@@ -307,6 +308,12 @@ class SstReader:
         self.counts.prefix_positives += may_contain
         self.counts.prefix_negatives += not may_contain
         return may_contain
+
+    @contextlib.contextmanager
+    def _reading(self, slot: SstSlot, step: str) -> Iterator[None]:
+        """Make a step of a trace, and count corruption."""
+        with tracing.step(step, **{"slatedb.object": slot.path}), self._counting_corruption(slot):
+            yield
 
     @contextlib.contextmanager
     def _counting_corruption(self, slot: SstSlot) -> Iterator[None]:

@@ -82,12 +82,12 @@ class _Family:
         """Count an error that is part of a response."""
         self._errors[failure_type(error)].inc()
 
-    async def measure(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Count one attempt.  A cancelled one counts as a request without a duration."""
+    async def measure(self, call: Callable[[], Awaitable[T]], path: str) -> T:
+        """Count one attempt on an object.  A cancelled one counts as a request without a duration."""
         self._requests.inc()
         start = self._clock.monotonic_s()
         try:
-            with tracing.step(self._span_name):
+            with tracing.step(self._span_name, **{"slatedb.object": path}):
                 result = await call()
         except ShaleError as error:
             self._errors[failure_type(error)].inc()
@@ -171,28 +171,28 @@ class MeteredStore(StoreWrapper):
 
     async def get(self, key: str) -> GetResult | None:
         """See ``ObjectStore``."""
-        found = await self._families["get"].measure(lambda: self._store.get(key))
+        found = await self._families["get"].measure(lambda: self._store.get(key), key)
         if found is not None:
             self._read(found.data.nbytes)
         return found
 
     async def get_if_changed(self, key: str, etag: ETag) -> GetResult | NotModified | None:
         """See ``ObjectStore``."""
-        found = await self._families["get"].measure(lambda: self._store.get_if_changed(key, etag))
+        found = await self._families["get"].measure(lambda: self._store.get_if_changed(key, etag), key)
         if isinstance(found, GetResult):
             self._read(found.data.nbytes)
         return found
 
     async def get_range(self, key: str, start: int, end: int) -> memoryview | None:
         """See ``ObjectStore``."""
-        found = await self._families["get_range"].measure(lambda: self._store.get_range(key, start, end))
+        found = await self._families["get_range"].measure(lambda: self._store.get_range(key, start, end), key)
         if found is not None:
             self._read(found.nbytes)
         return found
 
     async def head(self, key: str) -> ObjectMeta | None:
         """See ``ObjectStore``."""
-        return await self._families["head"].measure(lambda: self._store.head(key))
+        return await self._families["head"].measure(lambda: self._store.head(key), key)
 
     async def put(
         self,
@@ -204,13 +204,13 @@ class MeteredStore(StoreWrapper):
     ) -> ETag | None:
         """See ``ObjectStore``."""
         put = self._store.put
-        etag = await self._families["put"].measure(lambda: put(key, data, mode=mode, attributes=attributes))
+        etag = await self._families["put"].measure(lambda: put(key, data, mode=mode, attributes=attributes), key)
         self._written(_size(data))
         return etag
 
     async def put_stream(self, key: str, parts: AsyncIterable[BytesLike]) -> None:
         """See ``ObjectStore``.  Counted once, when it completes."""
-        await self._families["put_stream"].measure(lambda: self._store.put_stream(key, self._counted(parts)))
+        await self._families["put_stream"].measure(lambda: self._store.put_stream(key, self._counted(parts)), key)
 
     async def _counted(self, parts: AsyncIterable[BytesLike]) -> AsyncIterator[BytesLike]:
         async for part in parts:
@@ -219,27 +219,29 @@ class MeteredStore(StoreWrapper):
 
     async def delete(self, key: str) -> None:
         """See ``ObjectStore``."""
-        await self._families["delete"].measure(lambda: self._store.delete(key))
+        await self._families["delete"].measure(lambda: self._store.delete(key), key)
 
     async def list(self, prefix: str) -> list[ObjectMeta]:
         """See ``ObjectStore``."""
-        return await self._families["list"].measure(lambda: self._store.list(prefix))
+        return await self._families["list"].measure(lambda: self._store.list(prefix), prefix)
 
     async def list_pages(self, prefix: str, *, after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
         """See ``ObjectStore``.  Every page counts, and an empty listing."""
         pages = self._store.list_pages(prefix, after=after)
-        page = await self._families["list"].measure(lambda: next_page(pages))
+        page = await self._families["list"].measure(lambda: next_page(pages), prefix)
         while page:
             yield page
             page = await self._families["list"].measure_next(pages)
 
     async def delete_many(self, keys: Sequence[str]) -> Mapping[str, ShaleError]:
         """See ``ObjectStore``.  One request, and an error for every object that is not deleted."""
-        problems = await self._families["delete"].measure(lambda: self._store.delete_many(keys))
+        problems = await self._families["delete"].measure(
+            lambda: self._store.delete_many(keys), keys[0] if keys else ""
+        )
         for problem in problems.values():
             self._families["delete"].failed(problem)
         return problems
 
     async def copy(self, source: str, destination: str) -> None:
         """See ``ObjectStore``."""
-        await self._families["copy"].measure(lambda: self._store.copy(source, destination))
+        await self._families["copy"].measure(lambda: self._store.copy(source, destination), destination)

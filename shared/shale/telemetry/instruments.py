@@ -87,6 +87,10 @@ class Histogram:
     def observe_traced(self, amount: float, trace_id: str) -> None:
         """Count one observation and keep its trace as the exemplar of its bucket."""
         self.observe(amount)
+        self.set_exemplar(amount, trace_id)
+
+    def set_exemplar(self, amount: float, trace_id: str) -> None:
+        """Keep the trace of an observation as the exemplar of its bucket."""
         self._traces[bisect_left(self._bounds, amount)] = (trace_id, amount)
 
     def samples(self, name: str) -> Iterator[Sample]:

@@ -70,6 +70,13 @@ class RecordedSpan(AbstractContextManager["RecordedSpan"]):
         """Set an attribute."""
         self._otel.set_attribute(name, value)
 
+    def fail(self, error_type: str) -> None:
+        """Mark the work as failed, through no fault of the client."""
+        from opentelemetry.trace import Status, StatusCode
+
+        self.set("error.type", error_type)
+        self._otel.set_status(Status(StatusCode.ERROR))
+
 
 _is_recording: ContextVar[bool] = ContextVar("shale_is_recording", default=False)
 _NO_SPAN = nullcontext()
@@ -85,7 +92,7 @@ class Tracing:
         tracer: of OpenTelemetry; it must keep every span that it is asked for.
         env: has the clock, and chooses the traces that are kept.
         ratio: the share of traces that are kept, between 0 and 1, among those that no caller has decided.
-        attributes: of every span.
+        attributes: of every span; ``db.namespace`` is among them.
     """
 
     def __init__(self, tracer: "Tracer", env: Env, *, ratio: float, attributes: Attributes) -> None:
@@ -95,6 +102,11 @@ class Tracing:
         self._attributes = attributes
         self._writes: deque[SpanContext] = deque(maxlen=LINKS_MAX)
         self._left_out = _gap(ratio, env.rng.random())
+
+    @property
+    def namespace(self) -> str:
+        """The name of the database."""
+        return str(self._attributes["db.namespace"])
 
     def keeps(self, traceparent: str | None) -> bool:
         """Decide whether a request is traced: as its caller has decided, else by chance."""

@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+import shale
+import shale.sync
 from shale.service.exit_codes import ExitCode
+from shale.store.options import StoreOptions
 from tests.integration.daemons.daemon_process import running
-from tests.integration.store.servers import http_server
+from tests.integration.store.servers import SECRET, http_server, s3_environment, s3_server
 from tests.integration.writer.writer_process import Client, writer
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -38,6 +42,11 @@ class Collector:
         with self._arrived:
             assert self._arrived.wait_for(lambda: self.named(name), WAIT_S), {span.name for span in self.spans}
             return self.named(name)[0]
+
+    def path_to(self, span: Any) -> list[Any]:
+        """Return the spans from the root to this one, as far as they have arrived."""
+        above = [each for each in self.spans if each.span_id == span.parent_span_id]
+        return [*(self.path_to(above[0]) if above else ()), span]
 
     def named(self, name: str) -> list[Any]:
         return [span for span in self.spans if span.name == name]
@@ -125,3 +134,31 @@ def test_a_missing_package_is_named(tmp_path: Path) -> None:
     with running("shale_writer", *options, log=tmp_path / "log", is_fresh=True) as daemon:
         assert daemon.process.wait(60) == ExitCode.CONFIG
         assert "pip install 'shale[otel]'" in daemon.log.read_text()
+
+
+def test_a_read_from_a_bucket_shows_its_requests(collector: tuple[Collector, dict[str, str]], tmp_path: Path) -> None:
+    spans, env = collector
+    with s3_server("traces") as endpoint:
+        config = {"endpoint": endpoint, "access_key_id": SECRET, "secret_access_key": SECRET, "region": "us-east-1"}
+        with shale.sync.Db.open("s3://traces/orders", store_options=StoreOptions(config=config)) as before:
+            before.put(b"k", b"v")
+            before.flush("memtable")
+        options = ("--url", "s3://traces/orders", "--port", "0", "--set", "tracing.enabled=true")
+        resp = ("--set", "resp.enabled=true", "--set", "resp.port=0", "--set", "tracing.sample_ratio=1")
+        with running(
+            "shale_writer", *options, *resp, log=tmp_path / "log", env=env | s3_environment(endpoint)
+        ) as daemon:
+            client = Client(daemon)
+            assert client.get(b"k")[:2] == (200, b"v")
+            with redis.Redis(port=daemon.port("resp_port")) as other:
+                assert other.get("k") == b"v"
+            spans.wait_for("slatedb.get")  # it ends, and so arrives, after the spans below it
+            paths = {
+                tuple(each.name for each in spans.path_to(span)): attributes(span)["slatedb.object"]
+                for span in spans.named("object_store.get_range")
+            }
+            for step in ("sst.index", "sst.blocks"):
+                path = paths["slatedb.get", "lookup", step, "object_store.get_range"]
+                assert path.startswith("orders/compacted/")
+            assert attributes(spans.wait_for("GET orders"))["network.protocol.name"] == "resp"
+            assert daemon.stop() == ExitCode.OK

@@ -1,34 +1,16 @@
 """Which spans are made, and what they hold, on OpenTelemetry's own exporter in memory."""
 
 from collections.abc import Iterator
-from random import Random
 
 import pytest
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import UnavailableError
 from shale.telemetry import tracing
-from shale.telemetry.tracing import LINKS_MAX, Tracing
+from shale.telemetry.tracing import LINKS_MAX
+from tests.unit.telemetry.spans import Spans
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-"
-
-
-class Spans:
-    """Makes spans and returns those that have ended."""
-
-    def __init__(self, ratio: float) -> None:
-        self._exporter = InMemorySpanExporter()
-        provider = TracerProvider(shutdown_on_exit=False)
-        provider.add_span_processor(SimpleSpanProcessor(self._exporter))
-        env = Env(SystemClock(), Random(4), InlineCpu())
-        self.traces = Tracing(provider.get_tracer("test"), env, ratio=ratio, attributes={"db.namespace": "orders"})
-
-    def ended(self) -> tuple[ReadableSpan, ...]:
-        return self._exporter.get_finished_spans()
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from shale.errors import MergeOperatorMissing
 from shale.iter.merge_operator import fold_visible
 from shale.kernels.dispatch import use_kernels
 from shale.kernels.layout import point_lookup as layout
+from shale.telemetry import tracing
 from shale.types import FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry
 
 if TYPE_CHECKING:
@@ -137,6 +138,14 @@ async def resume(
         SstMissing: an SST is gone.
         CorruptionError: an SST is malformed.
     """
+    ssts = max([len(each.ssts) for each in pending], default=0)
+    with tracing.step("lookup", **{"slatedb.keys": len(pending), "slatedb.ssts": ssts}):
+        return await _read_and_find(view, pending, max_seq, now_ms, keep=keep)
+
+
+async def _read_and_find(
+    view: SuperVersion, pending: Sequence[PendingLookup], max_seq: int | None, now_ms: int | None, *, keep: bool
+) -> list[Entry | None]:
     ref = view.pin.acquire()
     is_local = view.reader.is_local and view.reader.cache.capacity_bytes
     if keep and len(pending) == 1 and pending[0].tree is not None and is_local:

@@ -65,7 +65,7 @@ class RequestTrace:
         """Note the status of the response."""
         self._span.set("http.response.status_code", status)
         if status >= _SERVER_ERROR:
-            self._span.set("error.type", str(status))
+            self._span.fail(str(status))
 
 
 def begin(route: str, call: TracedRequest) -> RequestTrace | None:
