@@ -1,4 +1,4 @@
-"""The links between the coordinator and the worker of one process."""
+"""The links between the coordinator and the workers of one process."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import field
@@ -6,6 +6,7 @@ from dataclasses import field
 from shale.concurrency.signal import WakeEvent
 from shale.core.lazy_dataclass import dataclass
 from shale_compactor.coordinator.view_sizes import ViewSizes
+from shale_compactor.worker.job_slots import JobSlots
 
 
 async def _always_alive() -> None:
@@ -14,7 +15,7 @@ async def _always_alive() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactorRuntime:
-    """Shared by the coordinator and the worker of one process.
+    """Shared by the coordinator and the workers of one process.
 
     Args:
         require_alive: raises once the database is marked as destroyed; called at each poll.
@@ -22,6 +23,7 @@ class CompactorRuntime:
         results_ready: set when a result is stored, to wake the coordinator.
         view_sizes: measures views that show a part of their SST; ``None``: policies see the sizes of whole SSTs.
         worker_id: of the worker; empty: it chooses one.
+        slots: for the jobs of all workers of the process; ``None``: the worker has its own.
     """
 
     require_alive: Callable[[], Awaitable[None]] = _always_alive
@@ -29,3 +31,4 @@ class CompactorRuntime:
     results_ready: WakeEvent = field(default_factory=WakeEvent)
     view_sizes: ViewSizes | None = None
     worker_id: str = ""
+    slots: JobSlots | None = None

@@ -10,7 +10,7 @@ import structlog
 from shale.errors import LatestRecordMissing, ProtocolPanic, ShaleError, UnavailableError
 from shale.gc.collector import Collector
 from shale.gc.database_deleter import RESOURCE
-from shale.gc.discovery import databases_below
+from shale.gc.discovery import databases_below, watch_databases
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import is_destroyed
 from shale.service.process import Process
@@ -84,7 +84,7 @@ class CollectorPool:
 
     async def _pass_over(self, root: str, *, is_named: bool = True) -> list[ShaleError]:
         is_other = root != self.process.root
-        with structlog.contextvars.bound_contextvars(db=root) if is_other else nullcontext():
+        with structlog.contextvars.bound_contextvars(db=self._settings.label_of(root)) if is_other else nullcontext():
             try:
                 self._make(root, await self._wal_store_of(root))
                 await self.collectors[root].run_once()
@@ -107,16 +107,18 @@ class CollectorPool:
 
     async def _discover(self, below: str) -> None:
         async with anyio.create_task_group() as tasks:
-            while True:
-                try:
-                    async for root in databases_below(self.process.store, below):
-                        if root not in self.collectors and root not in self.waiting:
-                            self._start(tasks, root, is_named=False)
-                except ProtocolPanic:
-                    raise
-                except ShaleError as error:
-                    log.error(Event.GC_TASK_FAILED, resource="discovery", error=error)
-                await anyio.sleep(self._settings.databases_interval)
+
+            def found(root: str) -> None:
+                if root not in self.collectors and root not in self.waiting:
+                    self._start(tasks, root, is_named=False)
+
+            await watch_databases(
+                self.process.store,
+                below,
+                found=found,
+                failed=lambda error: log.error(Event.GC_TASK_FAILED, resource="discovery", error=error),
+                interval_s=lambda: self._settings.databases_interval,
+            )
 
     def _start(self, tasks: anyio.abc.TaskGroup, root: str, *, is_named: bool) -> None:
         if root not in self.collectors:
@@ -125,7 +127,7 @@ class CollectorPool:
 
     async def _collect(self, root: str, *, is_named: bool) -> None:
         if root != self.process.root:
-            structlog.contextvars.bind_contextvars(db=root)
+            structlog.contextvars.bind_contextvars(db=self._settings.label_of(root))
         while root not in self.collectors:
             try:
                 self._make(root, await self._wal_store_of(root))
@@ -167,7 +169,9 @@ class CollectorPool:
 
     def _make(self, root: str, wal_store: ObjectStore | None) -> None:
         process = self.process
-        metrics = process.metrics if root == process.root else process.metrics.for_database(root)
+        metrics = (
+            process.metrics if root == process.root else process.metrics.for_database(self._settings.label_of(root))
+        )
         options = self._settings.options()
         self.collectors[root] = Collector(process.store, root, process.env, options, metrics, wal_store=wal_store)
         self.waiting.pop(root, None)

@@ -18,8 +18,9 @@ from shale.gc.options import (
     TaskOptions,
 )
 from shale.service.config.section import Section
-from shale.service.config.sections import PositiveSeconds, Seconds, Texts, TextsByName
+from shale.service.config.sections import PositiveSeconds, Seconds, TextsByName
 from shale.service.config.settings import BoundarySettings
+from shale.service.config.several_databases import SeveralDatabasesSettings
 from shale.store.location import normalize_path, parse_store_url
 
 DEFAULT = TaskOptions()
@@ -88,20 +89,13 @@ class GcOptionsSection(Section):
         return None if value in ("null", "off") else value
 
 
-class GcSettings(BoundarySettings):
+class GcSettings(SeveralDatabasesSettings, BoundarySettings):
     """GC: deletes objects that no reader, writer or compactor can need."""
 
     ROLE: ClassVar[str] = "gc"
     FLAGS: ClassVar[tuple[str, ...]] = ("dry_run", "once")
 
     garbage_collector_options: GcOptionsSection = GcOptionsSection()
-    databases: Texts = Field(default=(), description="Paths of more databases in the same store.")
-    databases_below: str | None = Field(
-        default=None, description="Also all databases directly below this path, including later ones."
-    )
-    databases_interval: PositiveSeconds = Field(
-        default=60.0, description="Interval between searches for new or missing databases."
-    )
     wal_stores: TextsByName = Field(
         default={}, description='Stores of WALs by database path, for example { "orders" = "s3://wal-bucket" }.'
     )
@@ -120,8 +114,6 @@ class GcSettings(BoundarySettings):
     def _is_consistent(self) -> "GcSettings":
         try:
             self.options()
-            self.roots()
-            normalize_path(self.databases_below or "")
             for path, url in self.wal_stores.items():
                 _require_wal_store(path, url)
         except InvalidRequestError as error:
@@ -131,21 +123,6 @@ class GcSettings(BoundarySettings):
     def uses_boundary_files(self) -> bool:
         """Whether boundary files are enabled."""
         return self.garbage_collector_options.boundary_files_enabled
-
-    def roots(self) -> tuple[str, ...]:
-        """Return the paths of the named databases; a store URL without a path names none if others are given.
-
-        Raises:
-            InvalidRequestError: a path is malformed.
-        """
-        path = self.database.location().path
-        others = [normalize_path(each) for each in self.databases]
-        named_alone = not others and self.databases_below is None
-        return tuple(dict.fromkeys([*([path] if path or named_alone else []), *others]))
-
-    def preflight_path(self) -> str:
-        """Return the path of the first database, or the folder of all of them."""
-        return next(iter(self.roots()), normalize_path(self.databases_below or ""))
 
     def options(self) -> GcOptions:
         """Return the options of a collector.

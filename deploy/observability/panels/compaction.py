@@ -97,6 +97,13 @@ COMPACTION = Row(
             ("{{db}} reclaimed", "max by (db) (slatedb_compactor_worker_heartbeat_timeout_seconds{$all})"),
         ),
         one(
+            "Databases of workers",
+            "1: a worker polls the database. 0 for minutes: /statusz of the worker tells why.",
+            "short",
+            "{{db}}",
+            "max by (db) (slatedb_compactor_worker_up{$all})",
+        ),
+        one(
             "Expired rows",
             "Dropped on the way.",
             "ops",

@@ -73,7 +73,9 @@ class Executor(JobExecutor):
         *,
         transforms: Transforms = NO_TRANSFORMS,
         metrics: Metrics | None = None,
+        range_slots: anyio.Semaphore | None = None,
     ) -> None:
+        """Create an executor.  Executors of several databases share ``range_slots``, and with them the memory."""
         self._store = store
         self._root = root
         self._env = env
@@ -83,7 +85,7 @@ class Executor(JobExecutor):
         self._operator: MergeOperator | None = None
         if transforms.operator is not None:
             self._operator = checked_operator(transforms.operator, transforms.operator_name)
-        self._slots = anyio.Semaphore(options.max_active_ranges)
+        self._slots = range_slots if range_slots is not None else anyio.Semaphore(options.max_active_ranges)
 
     async def run(self, job: Job, progress: JobProgress) -> tuple[Sst, ...]:
         """Merge all rows that ``progress`` does not have yet; return all outputs in key order.

@@ -27,6 +27,7 @@ class WorkerMetrics:
         self._jobs = jobs
         self.abandoned = metrics.counter("slatedb_compactor_jobs_failed_total").inc
         self.claimed = metrics.counter("slatedb_compactor_jobs_claimed_total").inc
+        self._polls = metrics.gauge("slatedb_compactor_worker_up").set
         self._running = metrics.gauge("slatedb_compactor_running", worker=worker)
         self._output_bytes = metrics.counter("slatedb_compactor_output_bytes_total", worker=worker).inc
         self._ssts_written = metrics.counter("slatedb_compactor_ssts_written_total", worker=worker).inc
@@ -57,6 +58,10 @@ class WorkerMetrics:
             for retryable in ("true", "false")
         }
         metrics.before_scrape(self.observe)
+
+    def polls(self, is_polling: bool) -> None:
+        """Set whether the database is polled for jobs."""
+        self._polls(int(is_polling))
 
     def started(self, job: RunningJob) -> None:
         """Count the start of a claimed job."""

@@ -9,6 +9,7 @@ from typing import ClassVar
 from pydantic import model_validator
 
 from shale.errors import InvalidRequestError
+from shale.service.config.several_databases import SeveralDatabasesSettings
 from shale_compactor.settings import CompactorOptionsSection, MergingSettings, WorkerSection
 from shale_compactor.worker.options import check_heartbeats
 
@@ -20,8 +21,8 @@ class OwnOptionsSection(CompactorOptionsSection):
     worker: WorkerSection = WorkerSection()  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
-class WorkerSettings(MergingSettings):
-    """The worker: claims and executes compactions that the coordinator has scheduled."""
+class WorkerSettings(SeveralDatabasesSettings, MergingSettings):
+    """The worker: claims and executes compactions that the coordinators of its databases have scheduled."""
 
     ROLE: ClassVar[str] = "worker"
 
@@ -33,4 +34,13 @@ class WorkerSettings(MergingSettings):
             check_heartbeats(self.worker_options(), self.compactor_options.worker_heartbeat_timeout)
         except InvalidRequestError as error:
             raise ValueError(str(error)) from error
+        return self
+
+    @model_validator(mode="after")
+    def _executes_here(self) -> "WorkerSettings":
+        if not self.serves_one and self.spark.executor != "local":
+            raise ValueError(
+                f"spark.executor = {self.spark.executor} serves one database: remove databases and databases_below, "
+                "or start a worker for each database"
+            )
         return self

@@ -26,6 +26,7 @@ from shale_compactor.worker import claims
 from shale_compactor.worker.compactions_client import CompactionsClient
 from shale_compactor.worker.failures import FailureLog
 from shale_compactor.worker.heartbeats import run_heartbeats
+from shale_compactor.worker.job_slots import JobSlots
 from shale_compactor.worker.metrics import WorkerMetrics
 from shale_compactor.worker.options import WorkerOptions
 from shale_compactor.worker.progress_checks import DamagedProgress, ForeignProgress, check_context
@@ -66,6 +67,8 @@ class Worker:
         self._retries = Retries(options)
         self._failures = FailureLog(compactions.records, self.id, env, self._retries)
         self._jobs_ready = runtime.jobs_ready
+        self._slots = runtime.slots or JobSlots(options.max_concurrent_compactions, env.clock)
+        self._share = self._slots.share(self._jobs_ready)
         self._results_ready = runtime.results_ready
         self._news = WakeEvent()
         metrics = metrics if metrics is not None else Metrics()
@@ -94,15 +97,19 @@ class Worker:
         """Apply other options from the next poll and the next heartbeat on; the name does not change."""
         self.options = options
         self._retries.options = options
+        self._slots.set_limit(options.max_concurrent_compactions)
 
     async def run(self) -> None:
         """Claim and execute jobs until cancelled, then release all claims."""
+        self._metrics.polls(True)
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._heartbeats, name="heartbeats")
                 tasks.start_soon(self._report_progress, name="progress")
                 await self._polls(tasks)
         finally:
+            self._metrics.polls(False)
+            self._share.close()
             # Another worker can continue at once, without waiting for the heartbeat timeout.
             with anyio.move_on_after(self.options.release_timeout_s, shield=True):
                 released = await self.client.release_all()
@@ -126,18 +133,26 @@ class Worker:
             self._reporter.progress(self._jobs.values())
 
     async def claim(self) -> list[RunningJob]:
-        """Claim jobs up to the free capacity and look up their inputs."""
+        """Claim jobs up to the free slots and look up their inputs."""
         await self._require_alive()
         seen = await self.client.refresh()
         self.last_poll_s = self._env.clock.monotonic_s()
-        if seen is None or not (candidates := self._claimable(seen, 0)):
-            return []
+        begun: list[RunningJob] = []
+        slots = self._share.reserve(0 if seen is None else len(self._claimable(seen, len(seen.entries))))
+        try:
+            if seen is not None and slots:
+                begun = await self._claim(seen, slots)
+        finally:
+            self._share.release(slots - len(begun))
+        return begun
+
+    async def _claim(self, seen: Compactions, slots: int) -> list[RunningJob]:
         self._retries.keep_only({entry.id for entry in seen.entries if entry.is_active})
-        await self._failures.learn(candidates)
-        if not self._claimable(seen, 0):
+        await self._failures.learn(self._claimable(seen, slots))
+        if not self._claimable(seen, slots):
             return []
         claimed_s = self._env.clock.monotonic_s()
-        claimed = await self.client.claim(self._claimable)
+        claimed = await self.client.claim(lambda value, owned: self._claimable(value, slots - owned))
         if not claimed:
             return []
         # The manifest must be read after the claim: it then has all inputs of the job.
@@ -145,11 +160,10 @@ class Worker:
         begun = [await self._begin(entry, manifest, claimed_s) for entry in claimed]
         return [job for job in begun if job is not None]
 
-    def _claimable(self, compactions: Compactions, just_claimed: int) -> set[Ulid]:
+    def _claimable(self, compactions: Compactions, capacity: int) -> set[Ulid]:
         excluded = self._jobs.keys() | self._stopping | self._retries.excluded(self._env.clock.monotonic_s())
         if self.options.only is not None:
             excluded |= {entry.id for entry in compactions.entries} - self.options.only
-        capacity = self.options.max_concurrent_compactions - len(self._jobs) - just_claimed
         return {entry.id for entry in claims.claimable(compactions, excluded, capacity)}
 
     async def _begin(self, entry: Compaction, manifest: Manifest, claimed_s: float) -> RunningJob | None:
@@ -211,6 +225,7 @@ class Worker:
         finally:
             self._stopping.discard(job.plan.id)
             self._metrics.ended(job)
+            self._share.release()
 
     async def _run(self, job: RunningJob) -> tuple[Sst, ...] | None:
         try:

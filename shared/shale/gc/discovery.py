@@ -1,7 +1,10 @@
 """Find the databases directly below a path.  Costs two requests for each, however many objects it has."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
+import anyio
+
+from shale.errors import ProtocolPanic, ShaleError
 from shale.format.names import manifest_prefix
 from shale.protocol.markers import is_destroyed
 from shale.store.port import ObjectStore
@@ -27,6 +30,35 @@ async def databases_below(store: ObjectStore, path: str) -> AsyncIterator[str]:
         if await next_page(store.list_pages(manifest_prefix(root))) or await is_destroyed(store, root):
             yield root
         after = root + _AFTER_SLASH
+
+
+async def watch_databases(
+    store: ObjectStore,
+    path: str,
+    *,
+    found: Callable[[str], object],
+    failed: Callable[[ShaleError], object],
+    interval_s: Callable[[], float],
+) -> None:
+    """Search for databases directly below a path until cancelled.
+
+    Args:
+        found: called with each path, at each search.
+        failed: called with the error of a search that failed; the next one follows as usual.
+        interval_s: returns the time between two searches.
+
+    Raises:
+        ProtocolPanic: a protocol invariant is broken; nothing more may be written.
+    """
+    while True:
+        try:
+            async for root in databases_below(store, path):
+                found(root)
+        except ProtocolPanic:
+            raise
+        except ShaleError as error:
+            failed(error)
+        await anyio.sleep(interval_s())
 
 
 def _folder(key: str, prefix: str) -> str | None:

@@ -253,6 +253,7 @@ _COMPACTION = (
     _counter("slatedb_compactor_jobs_reclaimed_total", "Jobs taken back from a worker that went silent."),
     _counter("slatedb_compactor_jobs_failed_total", "Jobs ended as Failed: no attempt can help, or is left."),
     _counter("slatedb_compactor_expired_entries_total", "Rows dropped because they had expired.", "entry_type"),
+    _gauge("slatedb_compactor_worker_up", "Whether a worker of this process polls the database: 1 or 0."),
     _gauge("slatedb_compactor_worker_heartbeat_timestamp_seconds", "When the worker last wrote a heartbeat.", "worker"),
     _gauge(
         "slatedb_compactor_worker_heartbeat_timeout_seconds", "Time without a heartbeat after which a job is reclaimed."

@@ -91,6 +91,7 @@ class Event(StrEnum):
     COMPACTION_PROGRESS = "compaction.progress", "info"
     EMBEDDED_FAILED = "embedded.failed", "error"
     EMBEDDED_GAVE_WAY = "embedded.gave_way", "info"
+    WORKER_DATABASE_FAILED = "worker.database.failed", "error"
     EXECUTOR_UNAVAILABLE = "executor.unavailable", "warning"
     COMPACTION_REMOTE_IGNORED = "compaction.remote.ignored", "error"
     CHECKPOINT_CREATED = "checkpoint.created", "info"
