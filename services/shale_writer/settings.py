@@ -72,6 +72,11 @@ class StandbySection(Section):
         description="The same since the last change of a writer that keeps no sign of life, such as SlateDB's; "
         "none: never.",
     )
+    wal_cache_bytes: Bytes = Field(
+        default=256 << 20,
+        description="A standby keeps so many bytes of rows in memory that are in the WAL but not in L0, so that a "
+        "takeover does not read them; 0: none.",
+    )
 
     def policy(self) -> StandbyPolicy:
         """Return the intervals of a standby."""

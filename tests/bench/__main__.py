@@ -1,7 +1,8 @@
 """``make bench``: the table of docs/concepts/architecture.md's promises, every line measured in this run.
 
 python -m tests.bench [codec|manifest|compaction|calls|durable|two-phase|ingest|bulk|caching|transactions|resp|http
-                       |console|scrape|tracing|sync|cli|cold|start|failover|scale|scale-real|parallel-wal]... [--large]
+                       |console|scrape|tracing|sync|cli|cold|start|failover|failover-wal|scale|scale-real|parallel-wal]
+                       ... [--large]
 
 ``--large`` adds to ``cold`` the lines of databases on disk, which take five minutes and 8 GB, and to ``compaction`` one
 of 10 GB, which takes 20 minutes and up to 42 GB of disk.
@@ -31,6 +32,7 @@ ENTRY_POINTS = {
     "cold": "tests.bench.cold.suite:cold_lines",
     "start": "tests.bench.start:start_lines",
     "failover": "tests.bench.standby.failover:failover_lines",
+    "failover-wal": "tests.bench.standby.large_wal:large_wal_lines",
     "scale": "tests.bench.scale.suite:scale_lines",
     "scale-real": "tests.bench.scale.real:real_lines",
 }

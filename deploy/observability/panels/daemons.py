@@ -60,6 +60,13 @@ STANDBY = Row(
             "{{db}} {{instance}}",
             "topk(12, shale_standby_takeover_seconds{$all} > 0)",
         ),
+        one(
+            "Rows of the WAL in memory",
+            "What a takeover need not read; at most `standby.wal_cache_bytes`.",
+            "bytes",
+            "{{db}} {{instance}}",
+            "topk(12, shale_standby_wal_cache_bytes{$all})",
+        ),
     ),
 )
 

@@ -9,6 +9,7 @@ from shale.engine.open import open_writer
 from shale.engine.options import DbOptions
 from shale.engine.write.writer import Writer
 from shale.env import Env
+from shale.kernels.rows import Rows
 from shale.protocol.manifest_store import StoredManifest
 from shale.protocol.transactional import EpochTaken
 from shale.telemetry.metrics import Metrics
@@ -18,9 +19,23 @@ from shale_writer.standby.watch import Takeover
 
 
 async def claim(
-    database: ConnectedDatabase, options: DbOptions, env: Env, metrics: Metrics, takeover: Takeover
+    database: ConnectedDatabase,
+    options: DbOptions,
+    env: Env,
+    metrics: Metrics,
+    takeover: Takeover,
+    *,
+    wal_rows: dict[int, Rows] | None = None,
 ) -> Writer:
     """Open the database as its next writer, and replay its WAL.
+
+    Args:
+        database: its stores and path.
+        options: those of the writer.
+        env: clock, ids, CPU.
+        metrics: gets the writer's metrics.
+        takeover: the decision.
+        wal_rows: of WAL files that the standby has read, by id; removed as they are replayed.
 
     Raises:
         EpochTaken: another process has become the writer meanwhile; nothing was written.
@@ -35,4 +50,4 @@ async def claim(
         if takeover.reason is not Reason.PROMOTED and newest != takeover.epoch:
             raise EpochTaken(f"writer epoch {newest} is newer than {takeover.epoch}, which this standby has watched")
 
-    return await open_writer(database, options, env=env, metrics=metrics, admit=admit)
+    return await open_writer(database, options, env=env, metrics=metrics, admit=admit, wal_rows=wal_rows)

@@ -11,7 +11,9 @@ from shale.engine.location import ConnectedDatabase
 from shale.engine.open import writer_protocol
 from shale.engine.options import DbOptions
 from shale.engine.reader.options import ReaderOptions
+from shale.engine.wal.prefetch import WalPrefetch
 from shale.protocol.transactional import EpochTaken
+from shale.protocol.wal_store import WalStore
 from shale.server.data_ports import DataPorts
 from shale.service.health import Health, ServiceState
 from shale.service.process import Process
@@ -21,7 +23,7 @@ from shale_writer.standby.claim import claim
 from shale_writer.standby.probe import HttpProbe
 from shale_writer.standby.promotion import Promotion
 from shale_writer.standby.refusal import refusing
-from shale_writer.standby.warm import WarmCache
+from shale_writer.standby.warm import WarmCache, WarmWal
 from shale_writer.standby.watch import Standby, Takeover
 
 REFUSED_REQUEST_S = 1.0
@@ -80,20 +82,29 @@ class StandbyRun:
                 protocol=writer_protocol(self._database, self._options),
                 probe=probe,
             )
+            wal = self._warm_wal(standby)
             self._promotion.start = standby.promote
             try:
                 async with (
                     refusing(self._ports, lambda: standby.active, request_timeout_s=REFUSED_REQUEST_S),
                     self._warm.running(),
+                    wal.running(),
                 ):
-                    db = await self._until_open_or_stopped(standby)
+                    db = await self._until_open_or_stopped(standby, wal)
                 if db is not None:
                     process.log.info(Event.STANDBY_CACHE_ADOPTED, ssts=await self._warm.hand_over(db))
             finally:
                 await self._warm.aclose()
         return db
 
-    async def _until_open_or_stopped(self, standby: Standby) -> Db | None:
+    def _warm_wal(self, standby: Standby) -> WarmWal:
+        process, section = self._process, self._process.settings.standby
+        where = self._database
+        files = WalStore(where.wal_store or where.store, where.root, process.env, transformer=where.transformer)
+        prefetch = WalPrefetch(files, process.env, bytes_max=section.wal_cache_bytes)
+        return WarmWal(prefetch, lambda: standby.manifest, section.poll_interval, process.metrics)
+
+    async def _until_open_or_stopped(self, standby: Standby, wal: WarmWal) -> Db | None:
         process, opened = self._process, None
         process.health.set_state(ServiceState.STANDBY)
         process.health.add_status(partial(_status, standby, process.health))
@@ -101,7 +112,7 @@ class StandbyRun:
 
         async def work() -> None:
             nonlocal opened
-            opened = await self._take_over_in_time(standby)
+            opened = await self._take_over_in_time(standby, wal)
             tasks.cancel_scope.cancel()
 
         async with anyio.create_task_group() as tasks:
@@ -110,7 +121,7 @@ class StandbyRun:
             tasks.cancel_scope.cancel()
         return opened
 
-    async def _take_over_in_time(self, standby: Standby) -> Db:
+    async def _take_over_in_time(self, standby: Standby, wal: WarmWal) -> Db:
         process = self._process
         beat = process.health.watch("standby")
         while True:
@@ -123,17 +134,22 @@ class StandbyRun:
                 silent_s=round(takeover.silent_s, 1),
             )
             begun_s = process.env.clock.monotonic_s()
+            rows = await wal.take()
+            cached = len(rows)
             try:
-                writer = await claim(self._database, self._options, process.env, process.metrics, takeover)
+                writer = await claim(
+                    self._database, self._options, process.env, process.metrics, takeover, wal_rows=rows
+                )
             except EpochTaken as taken:
+                wal.resume()
                 process.log.info(Event.STANDBY_OVERTAKEN, error=str(taken))
                 self._promotion.failed(str(taken))
                 beat = process.health.watch("standby")
                 continue
-            self._record(writer.manifest.epoch, takeover, process.env.clock.monotonic_s() - begun_s)
+            self._record(writer.manifest.epoch, takeover, process.env.clock.monotonic_s() - begun_s, cached)
             return Db(writer, process.stores)
 
-    def _record(self, epoch: int, takeover: Takeover, seconds: float) -> None:
+    def _record(self, epoch: int, takeover: Takeover, seconds: float, wal_files_cached: int) -> None:
         process = self._process
         process.metrics.counter("shale_standby_takeovers_total", reason=takeover.reason.value).inc()
         self._seconds.set(seconds)
@@ -143,6 +159,7 @@ class StandbyRun:
             epoch=epoch,
             epoch_before=takeover.epoch,
             duration_ms=round(seconds * 1000),
+            wal_files_cached=wal_files_cached,
         )
 
     async def _open_reader(self) -> DbReader:

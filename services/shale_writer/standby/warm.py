@@ -1,4 +1,7 @@
-"""Keeps the caches of a standby warm, as a reader without a checkpoint: it writes nothing and keeps no garbage."""
+"""Keeps what a takeover needs in memory: metadata of SSTs, and the rows of the WAL.
+
+Both are followed as a reader does that has no checkpoint: nothing is written, and no garbage is kept.
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -8,10 +11,14 @@ import anyio
 from shale.engine.db import Db
 from shale.engine.db_cache import adopt_cache
 from shale.engine.db_reader import DbReader
+from shale.engine.wal.prefetch import WalPrefetch
 from shale.engine.warm import CacheTarget
 from shale.errors import ShaleError
+from shale.kernels.rows import Rows
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
+from shale.telemetry.metrics import Metrics
+from shale.types import Manifest
 
 RETRY_S = 10.0
 METADATA = (CacheTarget.INDEX, CacheTarget.FILTERS, CacheTarget.STATS)
@@ -69,3 +76,58 @@ class WarmCache:
                 log.warning(Event.STANDBY_WARM_FAILED, error=str(error))
                 await self.aclose()
             await anyio.sleep(RETRY_S)
+
+
+class WarmWal:
+    """Follows the WAL until the takeover, which gets the rows that were read.
+
+    Args:
+        prefetch: reads the files and bounds the memory.
+        newest: returns the newest manifest that the standby has seen; ``None``: there is no database.
+        interval_s: between two looks for new files.
+        metrics: shows the memory.
+    """
+
+    def __init__(
+        self, prefetch: WalPrefetch, newest: Callable[[], Manifest | None], interval_s: float, metrics: Metrics
+    ) -> None:
+        self._prefetch = prefetch
+        self._newest = newest
+        self._interval_s = interval_s
+        self._is_paused = False
+        cached = metrics.gauge("shale_standby_wal_cache_bytes")
+        metrics.before_scrape(lambda: cached.set(prefetch.size_bytes))
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Follow the WAL until the block ends."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._follow, name="standby.wal")
+            yield
+            tasks.cancel_scope.cancel()
+
+    async def take(self) -> dict[int, Rows]:
+        """Return the rows by file for a takeover, and read nothing more before ``resume``."""
+        self._is_paused = True
+        try:
+            return await self._prefetch.take()
+        except ShaleError as error:
+            # Replay reads the files from the store.
+            log.warning(Event.STANDBY_WARM_FAILED, error=str(error))
+            return {}
+
+    def resume(self) -> None:
+        """Follow the WAL again: another process took over."""
+        self._is_paused = False
+
+    async def _follow(self) -> None:
+        while True:
+            wait_s = self._interval_s
+            manifest = self._newest()
+            if manifest is not None and not self._is_paused:
+                try:
+                    await self._prefetch.advance(manifest)
+                except ShaleError as error:
+                    log.warning(Event.STANDBY_WARM_FAILED, error=str(error))
+                    wait_s = RETRY_S
+            await anyio.sleep(wait_s)

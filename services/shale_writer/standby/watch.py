@@ -96,6 +96,11 @@ class Standby:
         return self._evidence.status
 
     @property
+    def manifest(self) -> Manifest | None:
+        """The newest manifest that was read; ``None`` if there is no database."""
+        return None if self._stored is None else self._stored.value
+
+    @property
     def silent_s(self) -> float:
         """The seconds since the last evidence that the active writer lives."""
         return max(0.0, self._env.clock.monotonic_s() - self._evidence.observed.alive_s)

@@ -12,6 +12,7 @@ from shale.engine.options import DbOptions
 from shale.engine.write.claim import Admission, ClaimOptions, claim_database
 from shale.engine.write.writer import Writer
 from shale.env import Env
+from shale.kernels.rows import Rows
 from shale.protocol.manifest_store import ManifestStore, StoredManifest
 from shale.protocol.options import MissingBoundary, ProtocolOptions
 from shale.protocol.wal_store import WalStore
@@ -55,7 +56,13 @@ async def open_for_writing(
 
 
 async def open_writer(
-    database: ConnectedDatabase, options: DbOptions, *, env: Env, metrics: Metrics, admit: Admission | None = None
+    database: ConnectedDatabase,
+    options: DbOptions,
+    *,
+    env: Env,
+    metrics: Metrics,
+    admit: Admission | None = None,
+    wal_rows: dict[int, Rows] | None = None,
 ) -> Writer:
     """Become the writer of a database, replay its WAL and start its tasks.
 
@@ -65,6 +72,7 @@ async def open_writer(
         env: clock, ids, CPU.
         metrics: gets the writer's metrics.
         admit: may refuse before anything is written; see ``ClaimOptions``.
+        wal_rows: of WAL files that were read before, by id; removed as they are replayed.
 
     Raises:
         InvalidDbState: this database cannot be opened for writing.
@@ -97,6 +105,7 @@ async def open_writer(
             max_parallel_writes=options.max_parallel_writes,
             keys=options.enforce_visible_range,
             checkpoint=WriterCheckpoint.of_options(options, env),
+            wal_rows=wal_rows,
         ),
     )
     if claim.keys != options.enforce_visible_range:

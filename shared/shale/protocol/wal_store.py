@@ -15,7 +15,7 @@ from shale.env import Env
 from shale.errors import ONE_WRITER, AlreadyExists, FencedError, InvalidDbState, ProtocolPanic
 from shale.format.blocks.transform import BlockTransformer
 from shale.format.names import parse_wal_key, wal_key, wal_prefix
-from shale.store.port import CREATE, ObjectStore
+from shale.store.port import CREATE, ETag, ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.types import WalId
@@ -39,11 +39,20 @@ class WalFile:
     id: WalId
     size: int
     last_modified_ms: int
+    etag: ETag | None = None
 
     @property
     def is_fence(self) -> bool:
         """Whether it holds no rows."""
         return self.size == 0
+
+    def is_same(self, other: "WalFile") -> bool:
+        """Whether both describe the same file: by size, and by etag where the store has etags."""
+        if (self.id, self.size) != (other.id, other.size):
+            return False
+        # On Google Cloud Storage a read adds the generation to the etag, a listing does not.
+        etags = {each.etag.split("#")[0] for each in (self, other) if each.etag is not None}
+        return len(etags) < 2
 
 
 class WalStore:
@@ -98,6 +107,14 @@ class WalStore:
         """Read a file, which is empty for a fence; ``None`` if it does not exist."""
         result = await self._store.get(self.key(wal_id))
         return None if result is None else result.data
+
+    async def read_file(self, wal_id: int) -> tuple[WalFile, memoryview] | None:
+        """Read a file and what the store knows of it; ``None`` if it does not exist."""
+        result = await self._store.get(self.key(wal_id))
+        if result is None:
+            return None
+        meta = result.meta
+        return WalFile(WalId(wal_id), meta.size, meta.last_modified_ms, meta.etag), result.data
 
     async def put_or_raise_fenced(
         self, wal_id: int, data: BytesLike | Sequence[BytesLike], *, epoch: int | None = None
@@ -155,7 +172,7 @@ class WalStore:
             for meta in page:
                 wal_id = parse_wal_key(self._root, meta.key)
                 if wal_id is not None:
-                    files.append(WalFile(wal_id, meta.size, meta.last_modified_ms))
+                    files.append(WalFile(wal_id, meta.size, meta.last_modified_ms, meta.etag))
                 elif "#" not in meta.key:
                     log.warning(Event.SEQUENCED_LIST_UNKNOWN_FILE, object=meta.key)
             yield files

@@ -60,6 +60,7 @@ _PROCESS = (
     _gauge("shale_role", "Whether the process has this role now.", "role", db=False),
     _gauge("shale_standby_active_silent_seconds", "Since the last evidence of life of the active writer."),
     _gauge("shale_standby_takeover_seconds", "How long the last takeover took until the database was open."),
+    _gauge("shale_standby_wal_cache_bytes", "Rows of the WAL that a standby keeps in memory for a takeover."),
     _counter("shale_standby_challenges_total", "Challenges written because nothing else told of the active writer."),
     _counter(
         "shale_standby_takeovers_total",

@@ -22,6 +22,10 @@ def assert_took_over(second: Member, reason: str) -> None:
     assert f'shale_standby_takeovers_total{{db="orders",reason="{reason}"}} 1.0' in text
 
 
+def cached_bytes(each: Member) -> float:
+    return metric(each.metrics(), "shale_standby_wal_cache_bytes")
+
+
 def test_a_standby_refuses_requests_and_tells_who_is_active(tmp_path: Path) -> None:
     with pair(tmp_path) as (first, second):
         assert second.readyz() == (503, "standby\n")
@@ -59,11 +63,24 @@ def test_after_a_clean_stop(tmp_path: Path) -> None:
         assert second.daemon.stop() == 0
 
 
-def test_after_a_kill(tmp_path: Path) -> None:
+def test_after_a_kill_the_rows_of_the_wal_come_from_memory(tmp_path: Path) -> None:
     with pair(tmp_path) as (first, second):
         assert first.put(b"a", b"before") == 204
+        wait_for(lambda: cached_bytes(second) >= len(b"abefore"), "the standby does not follow the WAL")
         first.daemon.process.kill()
         assert_took_over(second, "silent")
+        # The fence of the first writer, and the file with the row.
+        assert second.wait_until_active()["wal_files_cached"] == 2
+        assert cached_bytes(second) == 0
+
+
+def test_without_a_cache_the_rows_come_from_the_store(tmp_path: Path) -> None:
+    with pair(tmp_path, "--set", "standby.wal_cache_bytes=0") as (first, second):
+        assert first.put(b"a", b"before") == 204
+        code, _ = second.promote()
+        assert code == 200
+        assert_took_over(second, "promoted")
+        assert second.wait_until_active()["wal_files_cached"] == 0
 
 
 def test_a_frozen_writer_that_wakes_is_fenced(tmp_path: Path) -> None:

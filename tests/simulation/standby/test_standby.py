@@ -4,6 +4,7 @@ Source: docs/reference/protocol.md 16.2.
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 import pytest
@@ -11,21 +12,27 @@ import pytest
 from shale.engine.db import Db
 from shale.engine.location import DatabaseLocation, DatabaseStores
 from shale.engine.options import DbOptions, FlushType
+from shale.engine.wal.prefetch import WalPrefetch
 from shale.errors import FencedError, InvalidClockTick, ShaleError
 from shale.protocol.options import ProtocolOptions
 from shale.protocol.transactional import EpochTaken
+from shale.protocol.wal_store import WalStore
 from shale.testing.database_invariants import DatabaseInvariants
 from shale.testing.sim_process import SimProcess
 from shale.testing.simulation import Simulation
 from shale.testing.swarm import SimOptions
+from shale.types import Manifest
 from shale.types.writer_sign import WriterStatus, challenged_epoch
 from shale_writer.standby.claim import claim
 from shale_writer.standby.decision import Reason, StandbyPolicy
+from shale_writer.standby.warm import WarmWal
 from shale_writer.standby.watch import Standby
 from tests.simulation.conftest import simulated_slowly
 from tests.simulation.row_model import RowModel
 from tests.simulation.writer.writers import final_rows, put
 
+WAL_CACHE_BYTES = 2_000
+"""So little that it fills: replay then reads the rest from the store."""
 POLICY = StandbyPolicy(poll_interval_s=2.0, takeover_after_s=9.0)
 OPTIONS = DbOptions(
     l0_sst_size_bytes=1500, max_unflushed_bytes=40_000, l0_max_ssts=1000, l0_max_ssts_per_key=1000,
@@ -49,6 +56,10 @@ class Roles:
         return [life for life in self.running() if not self.active[life].is_suspended]
 
 
+def newest_manifest(standby: Standby) -> Manifest | None:
+    return standby.manifest
+
+
 async def member(process: SimProcess, roles: Roles, model: RowModel, *, reachable: bool = False) -> None:
     """Wait, take over, write until fenced, and wait again, as a daemon that is restarted does."""
     stores = DatabaseLocation(process.connection, "db").connect(process.env, process.metrics, component="writer")
@@ -61,9 +72,13 @@ async def member(process: SimProcess, roles: Roles, model: RowModel, *, reachabl
         standby = Standby(
             database, process.env, process.metrics, policy=POLICY, protocol=ProtocolOptions(), probe=probe
         )
+        prefetch = WalPrefetch(WalStore(stores.main, "db", process.env), process.env, bytes_max=WAL_CACHE_BYTES)
+        warm = WarmWal(prefetch, partial(newest_manifest, standby), POLICY.poll_interval_s, process.metrics)
         try:
-            takeover = await standby.wait()
-            writer = await claim(database, OPTIONS, process.env, process.metrics, takeover)
+            async with warm.running():
+                takeover = await standby.wait()
+                rows = await warm.take()
+            writer = await claim(database, OPTIONS, process.env, process.metrics, takeover, wal_rows=rows)
         except EpochTaken:
             continue
         except FencedError:

@@ -17,6 +17,8 @@ from shale.protocol.wal_store import WalStore
 from shale.types import FLAG_CREATE_TS
 
 PRELOAD_FILES = 4
+_PRELOAD_FILES_MAX = 32
+_PRELOAD_BYTES = 32 << 20
 KEPT_BYTES_MAX = 64 << 20
 _NOTHING: Mapping[int, Rows] = MappingProxyType({})
 
@@ -91,22 +93,29 @@ async def replay_wal(
         raise WalTruncated(missing_id)
 
 
-async def check_wal(wal: WalStore, first_id: int, last_id: int, env: Env) -> dict[int, Rows]:
+async def check_wal(
+    wal: WalStore, first_id: int, last_id: int, env: Env, known: dict[int, Rows] | None = None
+) -> dict[int, Rows]:
     """Read WAL files ``first_id`` to ``last_id`` (both included).
 
     A missing file is no error: before a claim, the garbage collector may rightly delete it.
 
+    Args:
+        known: rows that were read before, by file; those of other files are removed.
+
     Returns:
-        The rows of the first files, by id, within the memory of one memtable.  A file never changes, so replay need
-        not read it again.
+        ``known`` with the rows of the first files, by id, within the memory of one memtable.  A file never changes, so
+        replay need not read it again.
 
     Raises:
         CorruptionError: a file is damaged, or its sequence numbers do not follow the ones before it.
     """
-    kept: dict[int, Rows] = {}
+    kept = {} if known is None else known
+    for wal_id in [each for each in kept if not first_id <= each <= last_id]:
+        del kept[wal_id]
     room = KEPT_BYTES_MAX
-    async for wal_id, rows in wal_rows(wal, first_id, last_id, env):
-        if rows is not None and room > 0:
+    async for wal_id, rows in wal_rows(wal, first_id, last_id, env, known=kept):
+        if rows is not None and wal_id not in kept and room > 0:
             room -= rows.size_bytes + len(rows) * ROW_OVERHEAD_BYTES
             kept[wal_id] = rows
     return kept
@@ -130,8 +139,9 @@ async def wal_rows(
     Raises:
         CorruptionError: a file is damaged, or its sequence numbers do not follow the ones before it.
     """
-    for start in range(first_id, last_id + 1, PRELOAD_FILES):
-        wal_ids = range(start, min(start + PRELOAD_FILES, last_id + 1))
+    start, count = first_id, PRELOAD_FILES
+    while start <= last_id:
+        wal_ids = range(start, min(start + count, last_id + 1))
         contents = await gather([partial(_try_read, wal, wal_id, env, known.get(wal_id)) for wal_id in wal_ids])
         for wal_id, rows in zip(wal_ids, contents, strict=True):
             if isinstance(rows, CorruptionError):
@@ -146,6 +156,9 @@ async def wal_rows(
                     )
                 last_seq = int(rows.seq[-1])
             yield wal_id, rows
+        # Small files are read many at a time, so that the latency of the store matters less.
+        largest = max(rows.size_bytes for rows in contents if isinstance(rows, Rows))
+        start, count = wal_ids.stop, min(max(PRELOAD_FILES, _PRELOAD_BYTES // max(largest, 1)), _PRELOAD_FILES_MAX)
 
 
 async def _try_read(wal: WalStore, wal_id: int, env: Env, known: Rows | None) -> Rows | CorruptionError | None:

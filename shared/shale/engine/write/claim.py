@@ -54,7 +54,7 @@ class ClaimOptions:
     segments; a new database records its name.  ``max_parallel_writes``: WAL files that are written at the same time;
     fixed when the database is created, ``None``: as it is, 1 for a new one.  ``admit``: may refuse; while it runs no
     other writer is fenced.  ``keys``: to keep to these, instead of the stored range of a projected clone.
-    ``checkpoint``: what the claim pins.
+    ``checkpoint``: what the claim pins.  ``wal_rows``: of WAL files that were read before, by id; the claim changes it.
     """
 
     create_if_missing: bool = True
@@ -64,6 +64,7 @@ class ClaimOptions:
     admit: Admission | None = None
     keys: KeyRange | None = None
     checkpoint: WriterCheckpoint | None = None
+    wal_rows: dict[int, Rows] | None = None
 
 
 async def claim_database(
@@ -90,7 +91,7 @@ async def claim_database(
     stored = await _load(store, root, manifests, env, _new_manifest(options) if options.create_if_missing else None)
     _check(stored.value, root, options)
     require_in_store(store.url, root, (each.path for each in stored.value.external_dbs))
-    last_id, wal_rows = await _checked_wal_end(stored, manifests, wal, env)
+    last_id, wal_rows = await _checked_wal_end(stored, manifests, wal, env, options.wal_rows)
     only_after = None
     if options.admit is not None:
         only_after = stored.value.writer_epoch
@@ -128,7 +129,7 @@ async def _load(
 
 
 async def _checked_wal_end(
-    stored: StoredManifest, manifests: ManifestStore, wal: WalStore, env: Env
+    stored: StoredManifest, manifests: ManifestStore, wal: WalStore, env: Env, known: dict[int, Rows] | None
 ) -> tuple[WalId, dict[int, Rows]]:
     """Return the id of the last WAL file and the rows that ``check_wal`` keeps.
 
@@ -141,10 +142,13 @@ async def _checked_wal_end(
     """
     while True:
         replayed_id = stored.value.replay_after_wal_id
-        last_id = await wal.last_seen_wal_id(replayed_id, has_gaps=stored.value.has_parallel_wal)
+        known_id = int(replayed_id)
+        while known and known_id + 1 in known:
+            known_id += 1
+        last_id = await wal.last_seen_wal_id(known_id, has_gaps=stored.value.has_parallel_wal)
         await require_complete_wal(wal, manifests, stored.value, last_id)
         try:
-            rows = await check_wal(wal, replayed_id + 1, last_id, env)
+            rows = await check_wal(wal, replayed_id + 1, last_id, env, known)
         except CorruptionError:
             # A live writer may have flushed those rows to L0 meanwhile; then the file is not needed.
             await stored.refresh()
