@@ -67,7 +67,12 @@
 {{- if $paths }}{{ $_ := set $own "databases" $paths }}{{ end }}
 {{- if $logs }}{{ $_ := set $own "wal_stores" $logs }}{{ end }}
 {{- if $own }}{{ $_ := set $config "gc" $own }}{{ end }}
-{{- omit $config "writer" "reader" "compactor" "worker" | toYaml }}
+{{- include "shale.gcReads" $config }}
+{{- end }}
+
+{{- /* What a gc reads of a configuration: it handles objects as they are, and has no keys of the chart's encryption. */ -}}
+{{- define "shale.gcReads" -}}
+{{- omit . "encryption" "writer" "reader" "compactor" "worker" | toYaml }}
 {{- end }}
 
 {{- /* Sets the name and the config of the backups of a database; takes root and database. */ -}}

@@ -37,6 +37,18 @@
 {{- if and $values.databases (or (hasKey (default dict $values.settings.gc) "databases") (hasKey (default dict $values.settings.gc) "wal_stores")) }}
 {{- fail "settings.gc.databases and .wal_stores are made of databases: add the database there" }}
 {{- end }}
+{{- $identities := list "eks.amazonaws.com/role-arn" "iam.gke.io/gcp-service-account" "azure.workload.identity/client-id" }}
+{{- $all := dict "root" . }}
+{{- include "shale.workloads" $all }}
+{{- range $workload := $all.found }}
+{{- $own := default dict .values.serviceAccount }}
+{{- $annotations := default dict (ternary $own.annotations $values.serviceAccount.annotations (default false $own.create)) }}
+{{- range $identity := ternary $identities list (ne "" (default "" .store.existingSecret)) }}
+{{- if hasKey $annotations $identity }}
+{{- fail (printf "%s: the store has two kinds of credentials: remove objectStore.existingSecret, or the annotation %s of the service account %s" $workload.name $identity $workload.accountName) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- if and (or $values.metrics.prometheusRule.enabled $values.metrics.dashboards.enabled) (not $values.metrics.podMonitor.enabled) (not $values.metrics.prometheusRule.selector) }}
 {{- fail "metrics.prometheusRule and metrics.dashboards of a release need metrics.podMonitor, which marks its series, or metrics.prometheusRule.selector, for example 'namespace=\"prod\"'; helm/shale-mixin has both for the whole cluster" }}
 {{- end }}

@@ -94,6 +94,9 @@ those of all roles and of the database), store, config and accountName.
 {{- end }}
 {{- $_ := set $workload "config" (include "shale.gcConfigOf" $workload) }}
 {{- $_ := set $workload "configName" (default (printf "%s-gc" $workload.base) $workload.name) }}
+{{- else if $root.Values.encryption.existingSecret }}
+{{- $_ := set $workload "config" (include "shale.gcReads" (include "shale.configOf" $workload | fromYaml)) }}
+{{- $_ := set $workload "configName" (printf "%s-gc" (include "shale.base" $workload)) }}
 {{- end }}
 {{- include "shale.workload" $workload }}
 {{- $found = append $found $workload }}

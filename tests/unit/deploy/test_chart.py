@@ -26,6 +26,10 @@ from .chart import (
     render,
 )
 
+TWO_IDENTITIES = (
+    *("--set", "objectStore.existingSecret=keys"),
+    *("--set-string", r"serviceAccount.annotations.eks\.amazonaws\.com/role-arn=arn:aws:iam::1:role/shale"),
+)
 SECRETS = {
     "store__access_key_id": "id",
     "store__secret_access_key": "hidden",
@@ -71,6 +75,7 @@ def test_the_default_chart_has_three_deployments() -> None:
         ((*MINIMAL, "--set", "worker.autoscaling.enabled=true,worker.autoscaling.minReplicas=0"), "only KEDA"),
         ((*MINIMAL, "--set", "metrics.dashboards.enabled=true"), "helm/shale-mixin"),
         ((*MINIMAL, "--set", "metrics.serviceMonitor.enabled=true"), "serviceMonitor"),
+        ((*MINIMAL, *TWO_IDENTITIES), "two kinds of credentials"),
     ],
 )
 def test_mistakes_are_refused_early(arguments: tuple[str, ...], complaint: str) -> None:
@@ -161,7 +166,7 @@ def test_daemons_take_what_is_rendered(tmp_path: Path) -> None:
         assert settings.log.level == "debug"
         assert settings.admin.require_token
         assert settings.store.secret_access_key.get_secret_value() == "hidden"
-        assert settings.block_transformer() is not None
+        assert (settings.block_transformer() is None) == (role == "gc")
         mounts = {each["name"] for each in container(template)["volumeMounts"]}
         assert ("encryption" in mounts) == (role != "gc")
         assert [(token.get_secret_value(), role.label) for token, role in settings.tokens.roles()] == [

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.paths import REPOSITORY
@@ -274,7 +275,8 @@ def test_a_database_overrides_its_roles_and_settings() -> None:
     config = yaml.safe_load(objects["ConfigMap", "orders"]["data"]["config.yaml"])
     assert config["writer"] == {"flush_interval": "50ms"}
     assert config["compression_codec"] == "zstd"
-    assert "archive-credentials" in secrets_of(pods["events-writer"])
+    assert "archive-credentials" in secrets_of(pods["events-compactor"])
+    assert "archive-credentials" not in secrets_of(pods["events-writer"])
     assert "archive-credentials" not in secrets_of(pods["orders-writer"])
     assert "--no-embedded-worker" in container(pods["users-compactor"])["args"]
     assert "--no-embedded-worker" not in container(pods["orders-compactor"])["args"]
@@ -287,3 +289,23 @@ def test_databases_of_one_store_share_one_gc() -> None:
     config = yaml.safe_load(objects["ConfigMap", "gc"]["data"]["config.yaml"])
     assert (config["database"]["url"], config["gc"]["databases"]) == ("s3://b/a", ["b"])
     assert "made of databases" in refusal("--set", two, "--set", "settings.gc.databases={c}")
+
+
+@pytest.mark.parametrize("databases", [MINIMAL, MULTI])
+def test_a_gc_has_neither_keys_nor_their_setting(databases: tuple[str, ...]) -> None:
+    """With the setting, but without the file, each command in its pod would end."""
+    objects = render(*databases, "--set", "encryption.existingSecret=keys")
+    for name, template in pod_templates(objects).items():
+        if template["metadata"]["labels"]["app.kubernetes.io/component"] == "gc":
+            volumes = {each["name"]: each for each in template["spec"]["volumes"]}
+            assert "encryption" not in volumes
+            assert volumes["config"]["configMap"]["name"] == f"r-shale-{name}"
+            config = yaml.safe_load(objects["ConfigMap", name]["data"]["config.yaml"])
+            assert "encryption" not in config
+            assert config["database"]["url"]
+
+
+def test_a_compactor_fences_another_one_only_if_told_to() -> None:
+    assert container(templates(*MINIMAL)["compactor"])["args"] == ["compactor"]
+    told = templates(*MINIMAL, "--set", "compactor.takeOver=true")
+    assert container(told["compactor"])["args"] == ["compactor", "--take-over"]
