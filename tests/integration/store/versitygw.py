@@ -12,11 +12,16 @@ from tests.integration.store.servers import SECRET, child_process, free_port, wa
 
 
 def find_versitygw() -> str | None:
-    """Return the path of the program: on PATH, where Go installs programs, or where ``make versitygw`` puts it."""
+    """Return the path of the program, if there is one."""
+    return find_program("versitygw")
+
+
+def find_program(name: str) -> str | None:
+    """Return the path of a program: on PATH, where Go installs programs, or where ``make versitygw`` puts its own."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folders = (cache / "shale", Path.home() / "go" / "bin")
-    return shutil.which("versitygw") or next(
-        (found for folder in folders if (found := shutil.which("versitygw", path=str(folder)))), None
+    return shutil.which(name) or next(
+        (found for folder in folders if (found := shutil.which(name, path=str(folder)))), None
     )
 
 

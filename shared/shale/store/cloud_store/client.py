@@ -22,7 +22,13 @@ _HINTS = {
     "Missing AccessKeyId": "set access_key_id in store_options, or AWS_ACCESS_KEY_ID",
 }
 """What to do about the text of an error; obstore only says what is missing."""
-_ENDPOINTS = {"s3": ("AWS_ENDPOINT_URL", "AWS_ENDPOINT"), "gs": (), "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")}
+_ENDPOINTS = {
+    "s3": ("AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "gs": ("GOOGLE_BASE_URL",),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
+_NAMES = ("endpoint", "base_url")
+"""One of these is in the name of every option that is an endpoint."""
 
 
 def sends_once(url: str, options: StoreOptions) -> Any:
@@ -49,10 +55,11 @@ def _backend(url: str, options: StoreOptions, retry_config: Mapping[str, Any]) -
         # obstore reads the provider's variables itself, but explicit client options hide its AWS_ALLOW_HTTP.
         client["allow_http"] = True
     client |= options.client
+    config = dict(options.config)
+    if scheme == "gs" and "endpoint" in config:
+        config["base_url"] = config.pop("endpoint")  # the only one that obstore names otherwise
     try:
-        return _BACKENDS[scheme](
-            bucket, config=dict(options.config), client_options=client, retry_config=dict(retry_config)
-        )
+        return _BACKENDS[scheme](bucket, config=config, client_options=client, retry_config=dict(retry_config))
     except (BaseError, ValueError) as error:
         reason = translate_errors.first_line(error)
         hint = next((f": {hint}" for text, hint in _HINTS.items() if text in reason), "")
@@ -66,7 +73,7 @@ def _endpoints(url: str, config: Mapping[str, str]) -> list[str]:
         WrongType: an endpoint is no text.
         InvalidRequestError: an endpoint is no URL.  The first request to it would panic.
     """
-    named = {name: value for name, value in config.items() if "endpoint" in name.lower()}
+    named = {name: value for name, value in config.items() if any(word in name.lower() for word in _NAMES)}
     variables = _ENDPOINTS[url.partition("://")[0]]
     named |= {name: os.environ[name] for name in variables if name in os.environ}
     for name, endpoint in named.items():
