@@ -242,7 +242,8 @@ def shortened(rules: str, divisor: int) -> str:
         seconds = int(match[2]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[match[3]] // divisor
         return f"{match[1]}{max(floor_s, seconds)}s{match[4]}"
 
-    windows = re.sub(r"(\[)(\d+)([smhd])(\])", lambda match: shorter(match, WINDOW_FLOOR_S), rules)
+    times = r"(\[(?=\w+\])|offset )(\d+)([smhd])(\]?)"
+    windows = re.sub(times, lambda match: shorter(match, WINDOW_FLOOR_S), rules)
     return re.sub(r"(for: )(\d+)([smhd])()", lambda match: shorter(match, 0), windows)
 
 

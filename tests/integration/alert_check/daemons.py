@@ -14,13 +14,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from obstore.store import S3Store
+
 from tests.integration.alert_check.monitoring import CheckError, Monitoring, free_port, process
 from tests.paths import PYTHONPATH
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
-READY_S = 60.0
+READY_S, HELD_S = 60.0, 600.0
 S3 = {"AWS_ACCESS_KEY_ID": "t", "AWS_SECRET_ACCESS_KEY": "t", "AWS_REGION": "us-east-1"}
 
 
@@ -118,11 +120,16 @@ def writing(writer: Daemon, *, size: int = 100, durability: str = "durable") -> 
 
 
 class S3Proxy:
-    """Passes requests on to a store; it can refuse them, and it can change the clock of the store."""
+    """Passes requests on to a store; it can refuse or delay them, and it can change the clock of the store."""
 
     def __init__(self, upstream: str) -> None:
         self.upstream = upstream
         self.is_down = False
+        self.delayed = ""
+        """Writes of objects whose path contains this wait for ``go_on``, if it is not empty."""
+        self.waiting: list[str] = []
+        """The paths of those that wait."""
+        self.go_on = threading.Event()
         self.ahead_s = 0.0
         host = upstream.removeprefix("http://")
         proxy = self
@@ -135,6 +142,9 @@ class S3Proxy:
                     self.close_connection = True
                     return
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                if self.command == "PUT" and proxy.delayed and proxy.delayed in self.path:
+                    proxy.waiting.append(self.path)
+                    proxy.go_on.wait(HELD_S)
                 connection = http.client.HTTPConnection(host, timeout=30)
                 connection.request(self.command, self.path, body, dict(self.headers))
                 answer = connection.getresponse()
@@ -164,6 +174,17 @@ class S3Proxy:
         """Return a date of the store as its wrong clock shows it."""
         seconds = email.utils.parsedate_to_datetime(date).timestamp() + self.ahead_s
         return email.utils.formatdate(seconds, usegmt=True)
+
+    def exists(self, path: str) -> bool:
+        """Whether the store has the object of a request."""
+        _, bucket, key = path.split("/", 2)
+        config = {name.lower(): value for name, value in S3.items()}
+        store = S3Store(bucket, endpoint=self.upstream, config=config, client_options={"allow_http": True})
+        try:
+            store.head(key)
+        except FileNotFoundError:
+            return False
+        return True
 
     @contextlib.contextmanager
     def running(self) -> Iterator["S3Proxy"]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from tests.integration.alert_check.monitoring import CheckError, Monitoring
 FIRED_S = 120.0
 SMALL = ("l0_sst_size_bytes=16KiB", "flush_interval=50ms")
 PASSES = "garbage_collector_options.{}_options.interval=1s"
+YOUNG = "garbage_collector_options.manifest_options.min_age=1s"
 
 
 class Check:
@@ -193,16 +195,42 @@ def compaction_failing(check: Check) -> None:
 
 def boundary_lost(check: Check) -> None:
     """A boundary file is deleted; the collector ends with 70."""
-    young = "garbage_collector_options.manifest_options.min_age=1s"
     with ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(check.place.writer())
-        gc = stack.enter_context(check.place.daemon("shale_gc", PASSES.format("manifest"), young))
+        gc = stack.enter_context(check.place.daemon("shale_gc", PASSES.format("manifest"), YOUNG))
         gc.wait_for("daemon.ready")
         boundary = check.place.files / "gc" / "manifest.boundary"
         wait_until(boundary.exists, "boundary file")
         boundary.unlink()
         check.expect("SlateDBProtocolPanic", time.monotonic())
+
+
+def stale_write(check: Check) -> None:
+    """A writer stands still in the middle of a commit until its successors' versions are deleted."""
+    with ExitStack() as stack:
+        proxy, place = check.on_s3(stack, check.place.db)
+        held = stack.enter_context(S3Proxy(proxy.upstream).running())
+        patient = (*SMALL, "store.request_timeout=10m", "manifest_poll_interval=10m")
+        stalled = stack.enter_context(place.daemon("shale_writer", *patient, endpoint=held.url))
+        stalled.wait_for("daemon.ready")
+        _scraped()
+        held.delayed = "/manifest/"
+        with writing(stalled, size=16000):
+            wait_until(lambda: bool(held.waiting), "commit of the writer")
+        stalled.child.send_signal(signal.SIGSTOP)
+        for _ in range(3):
+            stack.enter_context(place.writer())
+        (version, *_) = held.waiting
+        assert proxy.exists(version), "the second writer took the version"
+        gc = stack.enter_context(place.daemon("shale_gc", PASSES.format("manifest"), YOUNG))
+        gc.wait_for("daemon.ready")
+        wait_until(lambda: not proxy.exists(version), f"deletion of {version}")
+        since_s = time.monotonic()
+        held.go_on.set()
+        wait_until(lambda: proxy.exists(version), f"late create of {version}")
+        stalled.child.send_signal(signal.SIGCONT)
+        check.expect("SlateDBStaleWriteRejected", since_s)
 
 
 def _cut(proxy: S3Proxy) -> float:
@@ -235,5 +263,6 @@ SCENARIOS: dict[str, Callable[[Check], None]] = {
     for each in (
         fenced, corrupt, store_down, store_never_reached, disk_full, l0_stalled, back_pressure, collector_dead,
         collector_without_success, clock_skew, reader_stale, flapping, compaction_failing, boundary_lost,
+        stale_write,
     )
 }  # fmt: skip

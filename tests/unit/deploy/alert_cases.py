@@ -557,6 +557,14 @@ MORE_CASES = (
             {'slatedb_db_l0_stalled{db="a"}': "0 1x2 0x20", 'slatedb_db_l0_stalls_total{db="a"}': "0 1x20"},
         ),
     ),
+    (
+        "SlateDBStaleWriteRejected",  # Prometheus did not reach the process for longer than the window
+        Case(
+            "32m",
+            {'slatedb_boundary_rejected_writes_total{db="a",resource="manifest"}': "0x5 _x24 1x9"},
+            {'slatedb_boundary_rejected_writes_total{db="a",resource="manifest"}': "1x5 _x24 1x9"},
+        ),
+    ),
     ("SlateDBFenced", _exit(80, other=75)),
     ("SlateDBFenced", _terminated(80, other=75)),
     ("SlateDBCorruption", _exit(65, other=70)),

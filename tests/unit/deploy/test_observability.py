@@ -75,8 +75,8 @@ def test_generated_files_are_current() -> None:
 
 
 def test_shortened_rules_divide_every_time() -> None:
-    text = "expr: rate(a[5m]) / b[30m:] + c[1d]\nfor: 10m\nfor: 0m\n"
-    assert script.shortened(text, 60) == "expr: rate(a[5s]) / b[30m:] + c[1440s]\nfor: 10s\nfor: 0s\n"
+    text = "expr: rate(a[5m]) / b[30m:] + c[1d] offset 15m\nfor: 10m\nfor: 0m\n"
+    assert script.shortened(text, 60) == "expr: rate(a[5s]) / b[30m:] + c[1440s] offset 15s\nfor: 10s\nfor: 0s\n"
     for file in RULES:
         assert len(yaml.safe_load(script.shortened(file.read_text(), 60))["groups"]) > 0
 
