@@ -12,6 +12,7 @@ from shale.resp.latency import CommandLatency
 from shale.resp.lock_scripts import ScriptCache
 from shale.resp.options import RespOptions
 from shale.service.access import AccessTokens, Role
+from shale.service.audit import AuditLog
 from shale.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Backend:
         self.calls = dict.fromkeys((*names, "other"), 0)
         self.errors = dict.fromkeys(self.calls, 0)
         self.failures = dict.fromkeys(self.calls, 0)
+        self.audit = AuditLog(metrics)
         self.latency = CommandLatency(env.clock, metrics)
         self.connections = 0
         self.connections_accepted = 0

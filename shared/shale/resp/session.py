@@ -26,6 +26,7 @@ from shale.resp.errors import (
     wrong_arity,
 )
 from shale.service.access import Quota, Quotas, Role
+from shale.service.audit import NO_ROLE
 from shale.types import Row
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ class RespSession:
         "db",
         "encoding",
         "failure",
+        "fingerprint",
         "id",
         "is_aborted",
         "is_closing",
@@ -165,6 +167,8 @@ class RespSession:
         self.needs_auth = backend.has_password
         self.role: Role | None = None
         self.user = DEFAULT_USER
+        self.fingerprint: str | None = None
+        """That of its token, for the audit log."""
         self.quota: Quota | None = None
         """That of its token; without one, commands count in the quota of the role that they need."""
         self.failure: str | None = None
@@ -198,9 +202,9 @@ class RespSession:
             return self._refuse("other", NOT_AUTHENTICATED if self.needs_auth else unknown_command(args))
         count, arity = len(args), command.arity
         if self.needs_auth and not command.is_open:
-            return self._refuse(command.name, NOT_AUTHENTICATED)
+            return self._deny(command, "unauthorized", NOT_AUTHENTICATED)
         if self.role is not None and self.role < command.role:
-            return self._refuse(command.name, no_permission(self.user, command.name))
+            return self._deny(command, "forbidden", no_permission(self.user, command.name))
         if count != arity and (arity >= 0 or count < -arity):
             return self._refuse(command.name, wrong_arity(command.name))
         quotas = self.backend.quotas
@@ -324,6 +328,25 @@ class RespSession:
         self.queued_bytes = 0
         self.is_aborted = False
         self.watched = {}
+
+    def audit_fields(self, name: str) -> dict[str, object]:
+        """Return who calls a command, and from where; the fields are those of calls of the admin port."""
+        role = Role.ADMIN if self.role is None else self.role
+        return {
+            "role": NO_ROLE if self.fingerprint is None else role.label,
+            "fingerprint": self.fingerprint,
+            "client": self.address or None,
+            "method": "RESP",
+            "path": name.upper(),
+            "object": None,
+            "status": None,
+        }
+
+    def _deny(self, command: Command, error_type: str, text: str) -> bytes:
+        """Refuse a command that the client may not run."""
+        if command.is_administration:
+            self.backend.audit.refused(error_type, **self.audit_fields(command.name))
+        return self._refuse(command.name, text)
 
     def _use_quota(self, quotas: Quotas, command: Command, args: list[bytes]) -> str | None:
         """Count a command; return the error if the quota of the client is used up."""

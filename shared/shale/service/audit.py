@@ -1,6 +1,7 @@
-"""The audit log: one event for each call of the admin port that may change something (docs/how-to/audit.md).
+"""The audit log: one event for each call that administrates (docs/how-to/audit.md).
 
-A call of another method than ``GET`` may change something.  An event says who called, from where, what, and how it
+These are the calls of the admin port with another method than ``GET``, and the commands of the Redis port that need the
+role admin.  An event says who called, from where, what, and how it
 ended; it holds neither the token nor a body.
 """
 
@@ -33,6 +34,28 @@ def fingerprint(token: bytes) -> str:
     return sha256(token).hexdigest()[:_FINGERPRINT_DIGITS]
 
 
+class AuditLog:
+    """Logs and counts the calls of one process."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._counts = {name: metrics.counter("shale_admin_calls_total", outcome=name) for name in OUTCOMES}
+
+    def completed(self, **fields: object) -> None:
+        """Record a call that succeeded."""
+        self._counts["completed"].inc()
+        log.info(Event.ADMIN_CALL_COMPLETED, **fields)
+
+    def failed(self, **fields: object) -> None:
+        """Record a call that was allowed and failed, or ended without an answer."""
+        self._counts["failed"].inc()
+        log.info(Event.ADMIN_CALL_FAILED, **fields)
+
+    def refused(self, error_type: str, **fields: object) -> None:
+        """Record a call that was not allowed."""
+        self._counts["refused"].inc()
+        log.warning(Event.ADMIN_CALL_REFUSED, **fields, error_type=error_type)
+
+
 class AuditMiddleware:
     """ASGI middleware that logs and counts the calls below one prefix.
 
@@ -49,7 +72,7 @@ class AuditMiddleware:
         self._prefix = prefix
         self._tokens = tokens
         self._ids = ids
-        self._counts = {name: metrics.counter("shale_admin_calls_total", outcome=name) for name in OUTCOMES}
+        self._log = AuditLog(metrics)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -82,14 +105,11 @@ class AuditMiddleware:
         fields = {**self._fields(scope), "object": location, "status": status}
         refusal = _REFUSALS.get(status or 0)
         if refusal is not None:
-            self._counts["refused"].inc()
-            log.warning(Event.ADMIN_CALL_REFUSED, **fields, error_type=refusal)
+            self._log.refused(refusal, **fields)
         elif status is not None and status < 400:
-            self._counts["completed"].inc()
-            log.info(Event.ADMIN_CALL_COMPLETED, **fields)
+            self._log.completed(**fields)
         else:
-            self._counts["failed"].inc()
-            log.info(Event.ADMIN_CALL_FAILED, **fields)
+            self._log.failed(**fields)
 
     def _fields(self, scope: Scope) -> dict[str, object]:
         token = token_of(Headers(scope=scope).get("authorization"))

@@ -73,7 +73,8 @@ _PROCESS = (
     _gauge("shale_executor_queue", "Pieces of CPU work that wait for a thread.", db=False),
     _gauge("shale_metrics_sample_ratio", "Share of requests whose latency is observed.", db=False),
     _counter(
-        "shale_admin_calls_total", "Calls of the admin port that may change something.", "outcome",
+        "shale_admin_calls_total", "Calls of the admin port that may change something, and FLUSHDB and FLUSHALL.",
+        "outcome",
         outcome=("completed", "failed", "refused"),
     ),
     _counter(

@@ -6,6 +6,8 @@ import pytest
 
 from shale.resp.options import RespOptions
 from shale.service.access import Role
+from shale.service.audit import fingerprint
+from shale.telemetry.log import RateLimit
 from tests.unit.resp.harness import RespFailure, harness
 from tests.unit.resp.test_reader import WRITES
 
@@ -117,3 +119,43 @@ def test_only_an_administrator_may_delete_every_row(word: str) -> None:
             assert await say("GET", "k") is None
 
     asyncio.run(scenario())
+
+
+def test_commands_of_administration_are_in_the_audit_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shale.telemetry.log.RATE_LIMIT", RateLimit())
+
+    async def scenario() -> None:
+        async with harness(tokens=TOKENS, options=RespOptions(allow_flush=True)) as home:
+            say = home.talker()
+            with pytest.raises(RespFailure, match=r"^NOAUTH"):
+                await say("FLUSHALL")
+            await say("AUTH", "w")
+            with pytest.raises(RespFailure, match=r"^NOPERM"):
+                await say("flushdb")
+            await say("AUTH", "a")
+            with pytest.raises(RespFailure, match=r"^ERR syntax"):
+                await say("FLUSHDB", "LATER")
+            await say("MULTI")
+            await say("FLUSHDB")
+            assert not said("admin.call.completed")
+            assert await say("EXEC") == ["OK"]
+            assert await say("FLUSHALL", "SYNC") == "OK"
+            assert await say("SET", "k", "1") == "OK"
+
+    def said(event: str) -> list[dict[str, object]]:
+        return [
+            record.msg for record in caplog.records if isinstance(record.msg, dict) and record.msg["event"] == event
+        ]
+
+    with caplog.at_level("INFO", "shale.audit"):
+        asyncio.run(scenario())
+    admin = {"role": "admin", "fingerprint": fingerprint(b"a"), "method": "RESP"}
+    refused = [(each["role"], each["path"], each["error_type"]) for each in said("admin.call.refused")]
+    assert refused == [("none", "FLUSHALL", "unauthorized"), ("write", "FLUSHDB", "forbidden")]
+    (failed,) = said("admin.call.failed")
+    assert admin.items() | {("path", "FLUSHDB")} <= failed.items()
+    completed = said("admin.call.completed")
+    assert [each["path"] for each in completed] == ["FLUSHDB", "FLUSHALL"]
+    assert all(admin.items() <= each.items() for each in completed)

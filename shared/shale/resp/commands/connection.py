@@ -6,6 +6,7 @@ from shale.resp.errors import SYNTAX, WRONG_PASSWORD, RespError, wrong_arity
 from shale.resp.numbers import whole_number
 from shale.resp.session import DEFAULT_USER, Command, RespSession
 from shale.service.access import Role
+from shale.service.audit import fingerprint
 from shale.service.build import version
 
 _ENCODINGS = {2: RESP2, 3: RESP3}
@@ -62,6 +63,7 @@ def _authenticate(session: RespSession, user: bytes, password: bytes) -> None:
     # A user that is the name of a role has only this role, even if the password allows more.
     role = found if user == DEFAULT_USER else wanted
     session.set_authenticated(user, role)
+    session.fingerprint = fingerprint(password)
     if session.backend.quotas is not None:
         session.quota = session.backend.quotas.of(found, password)
 

@@ -8,6 +8,7 @@ import anyio.lowlevel
 from shale.engine.read.reads import Reads
 from shale.engine.txn.transaction import Transaction
 from shale.engine.write.batch import WriteBatch
+from shale.resp.audit import audited
 from shale.resp.commands.scan import checked_pattern
 from shale.resp.encoder import OK, array, bulk, integer
 from shale.resp.errors import SYNTAX, RespError
@@ -136,10 +137,10 @@ COMMANDS = (
             summary="Get all keys that match a pattern; reads every row.", flags=("readonly",), is_scan=True),
     Command(name="randomkey", arity=1, handler=_randomkey, group="generic", summary="Get some key.",
             flags=("readonly",), is_scan=True),
-    Command(name="flushdb", arity=-1, handler=_flush, group="server",
+    Command(name="flushdb", arity=-1, handler=audited("flushdb", _flush), group="server",
             summary="Delete all rows, batch by batch, if resp.allow_flush permits it.", flags=("write",),
             is_administration=True, is_scan=True),
-    Command(name="flushall", arity=-1, handler=_flush, group="server",
+    Command(name="flushall", arity=-1, handler=audited("flushall", _flush), group="server",
             summary="Delete all rows, batch by batch, if resp.allow_flush permits it.", flags=("write",),
             is_administration=True, is_scan=True),
 )  # fmt: skip
