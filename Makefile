@@ -28,7 +28,7 @@ REDIS_COMMIT ?= 4f8cdc2a1ea53e42955af758aabffee67cb455dd
 # collecting the tests takes 20 instead of 8 seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install tools java demo spark-demo up test test-again bench bench-spark sim sim-two-phase fuzz model soak two-phase-soak gc-soak backup-check compat versitygw redis-suite docs quick lint mutations fmt gen gen-schemas check check-long lock release wheels first-hour archive image image-spark compose-check alert-check dashboard-check clean
+.PHONY: help install tools java demo spark-demo up test test-again bench bench-spark sim sim-two-phase fuzz model soak two-phase-soak standby-soak gc-soak backup-check compat versitygw redis-suite docs quick lint mutations fmt gen gen-schemas check check-long lock release wheels first-hour archive image image-spark compose-check alert-check dashboard-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -107,6 +107,9 @@ soak: install ## long tests: ROUNDS= of SIGKILL under load, 1 GiB compacted, ten
 two-phase-soak: install ## SIGKILL between two steps of a create, on SQLite and PostgreSQL, TWO_PHASE_ROUNDS= times each
 	SHALE_TWO_PHASE_ROUNDS=$(TWO_PHASE_ROUNDS) $(BIN)/pytest --timeout=0 -m soak \
 		tests/integration/two_phase/test_kills.py $(TESTS)
+
+standby-soak: install ## SIGKILL of the active writer beside a standby, ROUNDS= times on a directory and on versitygw
+	SHALE_SOAK_ROUNDS=$(ROUNDS) $(BIN)/pytest --timeout=0 -m soak tests/integration/standby $(TESTS)
 
 backup-check: install ## back up SIZE= (1GiB) to a local S3 server, with SIGKILLs; compare the restored rows
 	$(BIN)/python -m tests.integration.backup.check --size $(or $(SIZE),1GiB) $(OPTIONS)

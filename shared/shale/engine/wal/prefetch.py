@@ -91,14 +91,11 @@ class WalPrefetch:
         if not files:
             return {}
         found: dict[int, Rows] = {}
-        last_id = max(files)
         async for page in self._wal.pages(after=min(files) - 1):
             for listed in page:
                 known = files.get(listed.id)
                 if known is not None and known.file.is_same(listed):
                     found[listed.id] = known.rows
-            if page and page[-1].id >= last_id:
-                break
         return found
 
     def clear(self) -> None:

@@ -142,8 +142,11 @@ async def wal_rows(
     start, count = first_id, PRELOAD_FILES
     while start <= last_id:
         wal_ids = range(start, min(start + count, last_id + 1))
-        contents = await gather([partial(_try_read, wal, wal_id, env, known.get(wal_id)) for wal_id in wal_ids])
-        for wal_id, rows in zip(wal_ids, contents, strict=True):
+        unknown = [wal_id for wal_id in wal_ids if wal_id not in known]
+        read = await gather([partial(_try_read, wal, wal_id, env) for wal_id in unknown]) if unknown else []
+        contents = {**dict(zip(unknown, read, strict=True)), **{each: known[each] for each in wal_ids if each in known}}
+        for wal_id in wal_ids:
+            rows = contents[wal_id]
             if isinstance(rows, CorruptionError):
                 raise rows
             if rows is None:
@@ -157,14 +160,12 @@ async def wal_rows(
                 last_seq = int(rows.seq[-1])
             yield wal_id, rows
         # Small files are read many at a time, so that the latency of the store matters less.
-        largest = max(rows.size_bytes for rows in contents if isinstance(rows, Rows))
+        largest = max(rows.size_bytes for rows in contents.values() if isinstance(rows, Rows))
         start, count = wal_ids.stop, min(max(PRELOAD_FILES, _PRELOAD_BYTES // max(largest, 1)), _PRELOAD_FILES_MAX)
 
 
-async def _try_read(wal: WalStore, wal_id: int, env: Env, known: Rows | None) -> Rows | CorruptionError | None:
+async def _try_read(wal: WalStore, wal_id: int, env: Env) -> Rows | CorruptionError | None:
     """Return the rows of a file.  An error is returned, not raised: it counts only if no earlier file is missing."""
-    if known is not None:
-        return known
     data = await wal.read(wal_id)
     try:
         if data is None:
