@@ -26,10 +26,13 @@ from shale.service.http.problems import Problem, busy, problem_from, response
 from shale.service.http.request_id import safe_request_id
 from shale.service.http.request_trace import RequestTrace, begin, record_failure
 from shale.service.http.server_url import server_url
+from shale.telemetry.instruments import Counter
 from shale.telemetry.metrics import Metrics
 
 SNAPSHOT_PREFIX = b"/v1/snapshots/"
 _BATCH_OF_IDS = 1 << 20
+_OTHER_METHODS = ""
+"""Those that a path does not have; they are refused."""
 
 Handler = Callable[[Request], Awaitable[Any]]
 """Handles a request; returns an ASGI application with a ``status_code`` and ``raw_headers``."""
@@ -90,16 +93,11 @@ class Api:
         self._kv = by_name.get("kv", _UNKNOWN_ROUTE)
         self._snapshot = by_name.get("snapshot", _UNKNOWN_ROUTE)
         self._routes = {_path(name): route for name, route in by_name.items() if name not in ("kv", "snapshot")}
-        self._observed = {
-            name: (
-                metrics.histogram("shale_http_request_duration_seconds", route=name),
-                {
-                    status: metrics.counter("shale_http_requests_total", route=name, status=f"{status}xx")
-                    for status in (2, 3, 4, 5)
-                },
-            )
+        self._seconds = {
+            name: metrics.histogram("shale_http_request_duration_seconds", route=name)
             for name in (*by_name, _UNKNOWN_ROUTE.name)
         }
+        self._answers = {path.name: _counters(path, metrics) for path in (*by_name.values(), _UNKNOWN_ROUTE)}
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -123,7 +121,7 @@ class Api:
                 await self._handle(call, route, send, trace)
 
     async def _handle(self, call: Request, route: _Path, send: Send, trace: RequestTrace | None = None) -> None:
-        seconds, by_status = self._observed[route.name]
+        seconds, answers = self._seconds[route.name], self._answers[route.name]
         start_s = self._monotonic_s()
         self._free -= 1
         try:
@@ -146,7 +144,7 @@ class Api:
                     error,
                 )
             answer.raw_headers.append((b"x-request-id", request_id.encode("ascii")))
-            by_status[answer.status_code // 100].inc()
+            answers.get(call.method, answers[_OTHER_METHODS])[answer.status_code // 100].inc()
             if trace is not None:
                 trace.answered(answer.status_code)
             elif answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -220,6 +218,23 @@ class Api:
         call.query()
         described = document(self._names, server_url(call.scope))
         return Response(HTTPStatus.OK, described, media_type=JSON, headers=[(b"cache-control", b"no-store")])
+
+
+def _counters(path: _Path, metrics: Metrics) -> dict[str, dict[int, Counter]]:
+    """Return the counters of answers by method and by the first digit of the status."""
+    roles = {_OTHER_METHODS: Role.READ, **{method: role for method, (_, role) in path.methods.items()}}
+    return {
+        method: {
+            status: metrics.counter(
+                "shale_http_requests_total",
+                route=path.name,
+                category="read" if role is Role.READ else "write",
+                status=f"{status}xx",
+            )
+            for status in (2, 3, 4, 5)
+        }
+        for method, role in roles.items()
+    }
 
 
 class _RequestIds:

@@ -1,14 +1,34 @@
 """Metrics of the Redis port: plain counters, copied into the registry before a scrape."""
 
+from collections.abc import Mapping
+
 from shale.resp.backend import Backend
+from shale.resp.latency import CATEGORIES
+from shale.resp.session import Command
 from shale.telemetry.metrics import Metrics
 
 
-def export(backend: Backend, metrics: Metrics) -> None:
-    """Export the counters of the backend."""
-    calls = {name: metrics.counter("shale_resp_commands_total", command=name).inc for name in backend.calls}
+def export(backend: Backend, metrics: Metrics, commands: Mapping[str, Command]) -> None:
+    """Export the counters of the backend.
+
+    Args:
+        commands: those that it counts, by name; more are counted as ``other``.  Only writes that do not become durable
+            fail under this name.
+    """
+    categories = {
+        # The latency of FLUSHDB is that of a scan; for objectives of writes it is one.
+        name: "write" if "write" in command.flags else CATEGORIES[command.category]
+        for name, command in commands.items()
+    }
+    calls = {
+        name: metrics.counter("shale_resp_commands_total", command=name, category=categories.get(name, "other")).inc
+        for name in backend.calls
+    }
     errors = {name: metrics.counter("shale_resp_errors_total", command=name).inc for name in backend.errors}
-    failures = {name: metrics.counter("shale_resp_failures_total", command=name).inc for name in backend.failures}
+    failures = {
+        name: metrics.counter("shale_resp_failures_total", command=name, category=categories.get(name, "write")).inc
+        for name in backend.failures
+    }
     connections = metrics.gauge("shale_resp_connections_open")
     inflight = metrics.gauge("shale_resp_inflight_bytes")
     totals = {

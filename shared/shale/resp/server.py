@@ -116,7 +116,7 @@ async def serve_resp(
         drain_timeout_s: seconds that running commands have at the end; then they are cancelled.
     """
     backend = Backend(db, env, options, AccessTokens() if tokens is None else tokens, COMMANDS, metrics=metrics)
-    export(backend, metrics)
+    export(backend, metrics, COMMANDS)
     async with anyio.create_task_group() as group:
         server = RespServer(backend, group)
         listening = await asyncio.get_running_loop().create_server(server.accept, sock=listener)

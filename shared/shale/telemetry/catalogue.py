@@ -30,6 +30,8 @@ RESP_COMMANDS = (
     "shale.scan", "strlen", "substr", "time", "touch", "ttl", "type", "unlink", "unwatch", "waitaof", "watch", "other",
 )  # fmt: skip
 
+RESP_CATEGORIES = ("read", "write", "scan", "other")
+
 
 def _counter(name: str, help_: str, *labels: str, db: bool = True, **values: tuple[str, ...]) -> MetricSpec:
     return MetricSpec(name, MetricKind.COUNTER, help_, ("db", *labels) if db else labels, (), values)
@@ -81,23 +83,29 @@ _PROCESS = (
         "shale_quota_refusals_total", "Requests and commands refused because a quota was used up, by its role.",
         "role", role=("read", "write", "admin"),
     ),
-    _counter("shale_http_requests_total", "Answers sent by the network interface.", "route", "status"),
+    _counter(
+        "shale_http_requests_total", "Answers sent by the network interface, by the role that the method needs.",
+        "route", "category", "status", category=("read", "write"),
+    ),
     _histogram(
         "shale_http_request_duration_seconds", STORE_SECONDS, "Time from the request to the end of its answer.", "route"
     ),
     _gauge("shale_http_requests_inflight", "Requests of the network interface that are being answered."),
-    _counter("shale_resp_commands_total", "Commands of the Redis port.", "command", command=RESP_COMMANDS),
+    _counter(
+        "shale_resp_commands_total", "Commands of the Redis port.",
+        "command", "category", command=RESP_COMMANDS, category=RESP_CATEGORIES,
+    ),
     _counter(
         "shale_resp_errors_total", "Commands of the Redis port that were refused.", "command", command=RESP_COMMANDS
     ),
     _counter(
         "shale_resp_failures_total", "Commands of the Redis port that failed through no fault of the client.",
-        "command", command=RESP_COMMANDS,
+        "command", "category", command=RESP_COMMANDS, category=RESP_CATEGORIES,
     ),
     _histogram(
         "shale_resp_command_duration_seconds", FAST_SECONDS,
         "Time from the arrival of commands of the Redis port to their replies; the same for commands sent together.",
-        "category", category=("read", "write", "scan", "other"),
+        "category", category=RESP_CATEGORIES,
     ),
     _counter(
         "shale_resp_connections_total", "Connections to the Redis port.", "result", result=("accepted", "refused")

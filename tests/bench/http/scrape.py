@@ -10,7 +10,7 @@ from shale.api.build import build_writer_api
 from shale.api.settings import WritesHttpSection
 from shale.env import Env
 from shale.resp.backend import Backend
-from shale.resp.commands.command_table import WRITER_COMMANDS
+from shale.resp.commands.command_table import COMMANDS
 from shale.resp.metrics import export
 from shale.resp.options import RespOptions
 from shale.service.access import AccessTokens
@@ -39,8 +39,7 @@ async def _measure() -> list[BenchLine]:
         register_process_metrics(metrics, role="writer", settings_hash="0", started_s=0)
         Health(env.clock, metrics)
         build_writer_api(db, WritesHttpSection(), metrics, env, max_key_bytes=1024)
-        names = {each.name for each in WRITER_COMMANDS.values()}
-        export(Backend(db, env, RespOptions(), AccessTokens(), names, metrics=metrics), metrics)
+        export(Backend(db, env, RespOptions(), AccessTokens(), COMMANDS, metrics=metrics), metrics, COMMANDS)
 
         def scrape() -> bytes:
             metrics.refresh()

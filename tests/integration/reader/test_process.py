@@ -62,7 +62,7 @@ def test_a_reader_follows_the_writer_and_gives_its_checkpoint_back(tmp_path: Pat
         assert told["lag_s"] < 30
         text = client.metrics()
         assert abs(metric(text, "slatedb_reader_visible_timestamp_seconds") - time.time()) < 30
-        assert 'shale_http_requests_total{db="orders",route="kv",status="2xx"}' in text
+        assert 'shale_http_requests_total{category="read",db="orders",route="kv",status="2xx"}' in text
         assert client.daemon.stop() == 0
         assert checkpoints(tmp_path) == 0
 

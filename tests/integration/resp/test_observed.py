@@ -15,8 +15,12 @@ def test_what_is_counted() -> None:
         await line.say("GET")
         await line.say("NOPE")
         samples = samples_of(served)
-        assert samples["shale_resp_commands_total", "set"] == 1
-        assert samples["shale_resp_commands_total", "other"] == 1
+        assert samples["shale_resp_commands_total", "write,set"] == 1
+        assert samples["shale_resp_commands_total", "read,get"] == 1
+        assert samples["shale_resp_commands_total", "other,other"] == 1
+        for name in ("copy", "eval", "exec", "expireat", "flushdb", "getdel", "persist", "pexpireat"):
+            assert samples["shale_resp_failures_total", f"write,{name}"] == 0
+        assert samples["shale_resp_failures_total", "write,other"] == 0, "writes that do not become durable"
         assert samples["shale_resp_errors_total", "get"] == 1
         assert samples["shale_resp_errors_total", "set"] == 0
         assert samples["shale_resp_connections_total", "accepted"] == 1

@@ -255,7 +255,7 @@ def test_status_and_metrics(client: Client) -> None:
     assert status["durable_seq"] <= status["last_seq"]
     assert status["writer_epoch"] >= 1
     text = client.metrics()
-    assert 'shale_http_requests_total{db="orders",route="kv",status="2xx"}' in text
+    assert 'shale_http_requests_total{category="write",db="orders",route="kv",status="2xx"}' in text
     assert metric(text, "slatedb_db_write_ops_total") > 0
     assert re.search(r'slatedb_db_request_duration_seconds_count\{db="orders",op="put"\} [1-9]', text)
     assert metric(text, "shale_metrics_sample_ratio") == 1

@@ -9,6 +9,7 @@ from shale.api.app import Api, Route
 from shale.api.messages import Request, Response
 from shale.api.settings import HttpSection
 from shale.env import Env, InlineCpu, SystemClock
+from shale.service.access import Role
 from shale.telemetry.metrics import Metrics
 
 
@@ -21,7 +22,7 @@ async def fine(call: Request) -> Response:
 
 
 async def ask(metrics: Metrics) -> tuple[httpx.Response, httpx.Response]:
-    routes = [Route("kv", {"GET": broken}), Route("kv", {"PUT": fine})]
+    routes = [Route("kv", {"GET": broken}), Route("kv", {"PUT": fine}, Role.WRITE)]
     env = Env(SystemClock(), random.Random(1), InlineCpu())
     api = Api(routes, HttpSection(), metrics, env)
     transport = httpx.ASGITransport(app=api, raise_app_exceptions=False)
@@ -41,5 +42,6 @@ def test_a_mistake_of_ours_is_a_problem_document_and_is_counted() -> None:
     assert failed.json()["kind"] == "internal"
     assert "a bug" not in failed.text
     assert served.content == b"fine"
-    assert total(metrics, "shale_http_requests_total", route="kv", status="5xx") == 1
+    assert total(metrics, "shale_http_requests_total", route="kv", category="read", status="5xx") == 1
+    assert total(metrics, "shale_http_requests_total", route="kv", category="write", status="2xx") == 1
     assert total(metrics, "shale_http_requests_inflight") == 0

@@ -52,13 +52,24 @@ def _terminated(code: int, *, other: int) -> Case:
 
 def _failed_writes() -> Case:
     """Return the case of Redis clients whose writes fail, and of clients that make mistakes."""
-    calls = 'shale_resp_commands_total{db="a",instance="i",command="set"}'
-    failures = 'shale_resp_failures_total{db="a",instance="i",command="set"}'
+    calls = 'shale_resp_commands_total{db="a",instance="i",command="set",category="write"}'
+    failures = 'shale_resp_failures_total{db="a",instance="i",command="set",category="write"}'
     mistakes = 'shale_resp_errors_total{db="a",instance="i",command="set"}'
     return Case(
         "110m",
         {calls: "0+100x120", failures: "0+5x120", mistakes: "0+5x120"},
         {calls: "0+100x120", failures: "0x120", mistakes: "0+50x120"},
+    )
+
+
+def _failed_calls(at: str) -> Case:
+    """Return the case of writes that all fail beside many lookups that succeed, and of mistakes of clients."""
+    calls = 'shale_http_requests_total{{db="a",route="kv",category="{}",status="{}"}}'
+    lookups = {calls.format("read", "2xx"): "0+10000x120"}
+    return Case(
+        at,
+        lookups | {calls.format("write", "5xx"): "0+5x120", calls.format("write", "2xx"): "0x120"},
+        lookups | {calls.format("write", "4xx"): "0+5x120", calls.format("write", "2xx"): "0+95x120"},
     )
 
 
@@ -105,17 +116,7 @@ CASES = {
     ),
     "ShaleProcessFailed": _exit(78, other=69),
     "SlateDBProtocolPanic": _exit(70, other=65),
-    "SlateDBWriteAvailabilityBudgetBurn": Case(
-        "100m",
-        {
-            'shale_http_requests_total{db="a",route="kv",status="5xx"}': "0+5x120",
-            'shale_http_requests_total{db="a",route="kv",status="2xx"}': "0+95x120",
-        },
-        {
-            'shale_http_requests_total{db="a",route="kv",status="4xx"}': "0+5x120",
-            'shale_http_requests_total{db="a",route="kv",status="2xx"}': "0+95x120",
-        },
-    ),
+    "SlateDBWriteAvailabilityBudgetBurn": _failed_calls("100m"),
     "SlateDBWriteAvailabilityBudgetBurnSlow": _failed_writes(),
     "SlateDBObjectStoreDown": Case(
         "10m",
@@ -229,17 +230,7 @@ CASES = {
     "SlateDBReadLatencyBudgetBurnSlow": _slow("110m", _CALL, 'op="get"', "0.1"),
     "SlateDBWriteLatencyBudgetBurn": _slow("100m", _CALL, 'op="put"', "0.5"),
     "SlateDBWriteLatencyBudgetBurnSlow": _slow("110m", _CALL, 'op="write"', "0.5"),
-    "SlateDBWriteErrors": Case(
-        "20m",
-        {
-            'shale_http_requests_total{db="a",route="kv",status="5xx"}': "0+5x30",
-            'shale_http_requests_total{db="a",route="kv",status="2xx"}': "0+95x30",
-        },
-        {
-            'shale_http_requests_total{db="a",route="kv",status="5xx"}': "0x30",
-            'shale_http_requests_total{db="a",route="kv",status="2xx"}': "0+95x30",
-        },
-    ),
+    "SlateDBWriteErrors": _failed_calls("20m"),
     "SlateDBWALFlushFailing": Case(
         "10m",
         {
@@ -462,12 +453,12 @@ CASES = {
     "ShaleHTTPErrors": Case(
         "30m",
         {
-            'shale_http_requests_total{db="a",instance="i",route="get",status="5xx"}': "0+10x40",
-            'shale_http_requests_total{db="a",instance="i",route="get",status="2xx"}': "0+90x40",
+            'shale_http_requests_total{db="a",instance="i",route="kv",category="read",status="5xx"}': "0+10x40",
+            'shale_http_requests_total{db="a",instance="i",route="kv",category="read",status="2xx"}': "0+90x40",
         },
         {
-            'shale_http_requests_total{db="a",instance="i",route="get",status="4xx"}': "0+50x40",
-            'shale_http_requests_total{db="a",instance="i",route="get",status="2xx"}': "0+50x40",
+            'shale_http_requests_total{db="a",instance="i",route="kv",category="read",status="4xx"}': "0+50x40",
+            'shale_http_requests_total{db="a",instance="i",route="kv",category="read",status="2xx"}': "0+50x40",
         },
     ),
     "ShaleRESPConnectionsRefused": Case(
