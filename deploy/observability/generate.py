@@ -64,6 +64,10 @@ compactor:
   embeddedWorker: false
 worker:
   replicas: 2
+backup:
+  enabled: true
+  schedule: "30 2 * * *"
+  url: s3://other-bucket/orders
 """
 """Values of the release that the runbooks name."""
 

@@ -13,6 +13,7 @@ from shale.console.install import add_console
 from shale.service.health import OK, HealthCheckResult
 from shale.service.process import Process
 from shale_gc.admin_api import GcApi, tasks_json
+from shale_gc.backup_watch import watch_backups
 from shale_gc.collector_pool import CollectorPool
 from shale_gc.settings import GcSettings
 
@@ -33,6 +34,8 @@ async def collect(process: Process[GcSettings]) -> None:
     add_console(process)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_run, pool, tasks.cancel_scope, name="collectors")
+        if not process.settings.once:
+            tasks.start_soon(watch_backups, process, lambda: [root for root, _ in pool], name="backups")
         await process.draining.wait()
         tasks.cancel_scope.cancel()
 

@@ -17,6 +17,7 @@ from shale.gc.options import (
     GcOptions,
     TaskOptions,
 )
+from shale.service.config.backup_section import BackupSection
 from shale.service.config.section import Section
 from shale.service.config.sections import PositiveSeconds, Seconds, TextsByName
 from shale.service.config.settings import BoundarySettings
@@ -24,6 +25,8 @@ from shale.service.config.several_databases import SeveralDatabasesSettings
 from shale.store.location import normalize_path, parse_store_url
 
 DEFAULT = TaskOptions()
+BACKUP_MAX_AGE_S = 26 * 3600.0
+"""A daily backup may take two hours longer than the one before."""
 
 
 def _require_wal_store(path: str, url: str) -> None:
@@ -89,6 +92,15 @@ class GcOptionsSection(Section):
         return None if value in ("null", "off") else value
 
 
+class BackupWatchSection(BackupSection):
+    """The place of the backups, which the gc only reads, for metrics and alerts."""
+
+    max_age: PositiveSeconds = Field(
+        default=BACKUP_MAX_AGE_S, description="An alert fires if no backup has begun for so long."
+    )
+    interval: PositiveSeconds = Field(default=300.0, description="Time between two looks at the place.")
+
+
 class GcSettings(SeveralDatabasesSettings, BoundarySettings):
     """GC: deletes objects that no reader, writer or compactor can need."""
 
@@ -99,6 +111,7 @@ class GcSettings(SeveralDatabasesSettings, BoundarySettings):
     wal_stores: TextsByName = Field(
         default={}, description='Stores of WALs by database path, for example { "orders" = "s3://wal-bucket" }.'
     )
+    backup: BackupWatchSection = BackupWatchSection()
     dry_run: bool = Field(default=False, description="Write nothing; only log what would be deleted.")
     once: bool = Field(default=False, description="Run one pass over each database, then exit.")
     delete_concurrency: int = Field(default=8, ge=1, le=256, description="Concurrent delete requests.")

@@ -119,6 +119,15 @@ GC = Row(
             "{{resource}} {{result}}",
             rate("slatedb_boundary_checks_total", "resource, result"),
         ),
+        Panel(
+            "Age of the newest backup",
+            "SlateDBBackupOld above the limit, which is 0 while the gc watches no backups.",
+            "s",
+            (
+                ("{{db}}", "time() - max by (db) (slatedb_backup_newest_timestamp_seconds{$all} > 0)"),
+                ("limit {{db}}", "max by (db) (slatedb_backup_max_age_seconds{$all})"),
+            ),
+        ),
         one(
             "Interval",
             "Between two passes; 0 while the task is disabled.",

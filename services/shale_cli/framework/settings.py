@@ -4,18 +4,9 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from shale.service.config.section import Section
-from shale.service.config.sections import SegmentExtractorSection, StoreSection
+from shale.service.config.backup_section import BackupSection
+from shale.service.config.sections import SegmentExtractorSection
 from shale.service.config.settings import DaemonSettings
-
-
-class BackupSection(Section):
-    """The place of the backups of ``shale backup``."""
-
-    url: str | None = Field(default=None, description="URL of the place of the backups, such as s3://backups/orders.")
-    store: StoreSection | None = Field(
-        default=None, description="Access to the store of the backups; by default as to that of the database."
-    )
 
 
 class CommandSettings(DaemonSettings):

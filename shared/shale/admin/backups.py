@@ -18,6 +18,7 @@ from shale.backup.restore import RestoreOptions, RestoreResult, RestoreTarget, r
 from shale.backup.restored_view import VIEW_ROOT, RestoredView
 from shale.backup.verify import BackupFinding, BackupReport, verify_backup
 from shale.core.settings_values import Duration, parse_duration_ms
+from shale.env import Env
 from shale.errors import InvalidRequestError, NotFoundError
 from shale.format.blocks.transform import BlockTransformer
 from shale.protocol.checkpoints import require_checkpoint_reference
@@ -34,7 +35,8 @@ from shale.store.location import (
 )
 from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
-from shale.types import Ulid
+from shale.telemetry.metrics import Metrics
+from shale.types import CasMode, Ulid
 
 
 class BackupAdmin:
@@ -155,9 +157,8 @@ class BackupAdmin:
         )
         options = RestoreOptions(to_seq=to_seq, in_place=in_place, concurrency=_at_least_one(concurrency))
         async with self._open() as backups:
-            known = await backups.backups()
-            chosen = _chosen(known, backup_id, place.root, to_seq)
-            later = [each for each in known if each.path == chosen.path and each.id > chosen.id]
+            chosen = await _chosen(backups, backup_id, place.root, to_seq)
+            later = [] if to_seq is None else await _later(backups, chosen)
             return await restore_backup(backups, chosen, later, target, options, on_progress=on_progress)
 
     async def verify(
@@ -186,7 +187,7 @@ class BackupAdmin:
             raise InvalidRequestError("deep and quick: give only one of them")
         env = self._place.env
         async with self._open() as backups:
-            chosen = _chosen(await backups.backups(), backup_id, self._place.root, None)
+            chosen = await _chosen(backups, backup_id, self._place.root, None)
             report = await verify_backup(
                 backups, chosen, env, quick=quick, concurrency=_at_least_one(concurrency), on_progress=on_progress
             )
@@ -247,6 +248,25 @@ class BackupAdmin:
                 await store.aclose()
 
 
+def connect_backups(
+    where: UrlOrPath, options: StoreOptions, env: Env, metrics: Metrics, *, component: str
+) -> BackupStore:
+    """Return the backups at a URL; the caller closes the store.
+
+    Args:
+        where: URL of the place.
+        options: of its store, which creates files in the native way.
+        env, metrics: of the process.
+        component: the metric label.
+
+    Raises:
+        InvalidRequestError: the URL is malformed.
+    """
+    store, root = _place_of(where, None, None)
+    native = replace(options, cas=CasMode.NATIVE, transactional_url=None)
+    return BackupStore(connect(store, env, metrics, native, component=component), root, env)
+
+
 def _place_of(
     where: UrlOrPath | None, store: UrlOrPath | ObjectStore | None, path: UrlOrPath | None
 ) -> tuple[str | ObjectStore, str]:
@@ -293,21 +313,20 @@ def _rules(keep: int | None, older_than: Duration | None, abandoned_after: Durat
     )
 
 
-def _chosen(known: tuple[Backup, ...], wanted: Ulid | str | None, path: str, to_seq: int | None) -> Backup:
-    """Return the backup that a caller means; see ``BackupAdmin.restore``.
+async def _chosen(backups: BackupStore, wanted: Ulid | str | None, path: str, to_seq: int | None) -> Backup:
+    """Return the backup that a caller means; see ``BackupAdmin.restore``.  With an id only its document is read.
 
     Raises:
         NotFoundError: there is none.
         InvalidRequestError: the id is malformed, or several databases have backups and none of them has this path.
+        CorruptionError: a document is damaged.
     """
     if wanted is not None:
         backup_id = wanted if isinstance(wanted, Ulid) else Ulid.parse(wanted)
         if backup_id is None:
             raise InvalidRequestError(f"{wanted!r} is not the id of a backup")
-        for each in known:
-            if each.id == backup_id:
-                return each
-        raise NotFoundError(f"there is no complete backup {backup_id}")
+        return await backups.read(backup_id)
+    known = await backups.backups()
     paths = {each.path for each in known}
     if path not in paths and len(paths) > 1:
         raise InvalidRequestError(f"there are backups of {', '.join(sorted(paths))}: give the id of one")
@@ -317,3 +336,7 @@ def _chosen(known: tuple[Backup, ...], wanted: Ulid | str | None, path: str, to_
         why = "" if not candidates else f" whose SSTs end at or before sequence number {to_seq}"
         raise NotFoundError(f"there is no complete backup{why}")
     return max(fitting, key=lambda each: each.id)
+
+
+async def _later(backups: BackupStore, chosen: Backup) -> list[Backup]:
+    return [each for each in await backups.backups() if each.path == chosen.path and each.id > chosen.id]

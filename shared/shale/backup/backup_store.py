@@ -1,6 +1,7 @@
 """The place of backups in an object store: documents, backups in progress, copies, and the lock of a prune."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -22,7 +23,7 @@ from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import AlreadyExists, CorruptionError, InvalidDbState, NotFoundError, ShaleError
 from shale.format.names import below
-from shale.store.port import CREATE, LIST_PAGE, ObjectStore
+from shale.store.port import CREATE, LIST_PAGE, GetResult, ObjectStore
 from shale.types import Ulid
 
 
@@ -70,22 +71,33 @@ class BackupStore:
         """Return the key of an object from its name relative to the root."""
         return below(self.root, name)
 
+    async def ids(self) -> list[Ulid]:
+        """List the complete backups, oldest first."""
+        listed = await self.store.list(names.documents_prefix(self.root))
+        found = (names.parse_document_key(self.root, meta.key) for meta in listed)
+        return sorted(each for each in found if each is not None)
+
     async def backups(self) -> tuple[Backup, ...]:
         """Read all complete backups, oldest first.
 
         Raises:
             CorruptionError: a document is damaged.
         """
-        listed = await self.store.list(names.documents_prefix(self.root))
-        ids = [found for meta in listed if (found := names.parse_document_key(self.root, meta.key)) is not None]
-        read = await gather([partial(self.try_read, each) for each in sorted(ids)]) if ids else []
+        ids = await self.ids()
+        read = await gather([partial(self.try_read, each) for each in ids]) if ids else []
         return tuple(each for each in read if each is not None)
 
     async def try_read(self, backup_id: Ulid) -> Backup | None:
         """Read one backup; ``None`` if there is none of this id."""
         key = names.document_key(self.root, backup_id)
         found = await self.store.get(key)
-        return None if found is None else decode_backup(found.data, path=key)
+        if found is None:
+            return None
+        with advice("give the id of another backup, or remove this object to give this backup up"):
+            backup = decode_backup(found.data, path=key)
+            if backup.id != backup_id:
+                raise CorruptionError(f"it is the document of backup {backup.id}", path=key)
+        return backup
 
     async def read(self, backup_id: Ulid) -> Backup:
         """Read one backup.
@@ -205,15 +217,16 @@ class BackupStore:
         plan = await self.store.get(key)
         if plan is None:
             return None
-        fields = unseal(plan.data, path=key)
         lists = await gather([partial(self.store.get, each) for each in keys if each != key]) if len(keys) > 1 else []
+        folder = names.unfinished_folder(self.root, plan_id)
+        with advice(f"the backup was interrupted: remove the objects below {folder}, and the next one starts anew"):
+            return self._parse_unfinished(plan_id, plan, [each for each in lists if each is not None])
+
+    def _parse_unfinished(self, plan_id: Ulid, plan: GetResult, lists: Sequence[GetResult]) -> UnfinishedBackup:
+        key = plan.meta.key
+        fields = unseal(plan.data, path=key)
         try:
-            copied = [
-                parse_object(fields)
-                for each in lists
-                if each is not None
-                for fields in _objects(each.data, each.meta.key)
-            ]
+            copied = [parse_object(fields) for each in lists for fields in _objects(each.data, each.meta.key)]
             return UnfinishedBackup(
                 plan_id=plan_id,
                 started_ms=int(fields["started_ms"]),
@@ -227,6 +240,15 @@ class BackupStore:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptionError(f"a field is missing or malformed: {error}", path=key) from error
+
+
+@contextmanager
+def advice(what: str) -> Iterator[None]:
+    """Add to the error of a damaged object what to do."""
+    try:
+        yield
+    except CorruptionError as error:
+        raise CorruptionError(f"{error.message}; {what}", path=error.path) from error
 
 
 def _objects(data: memoryview, path: str) -> list[Any]:

@@ -309,6 +309,8 @@ _GC = (
     _gauge("slatedb_gc_cutoff_timestamp_seconds", "The terms of the cut-off for SSTs, and the result.", "term"),
     _counter("slatedb_gc_errors_total", "Errors of passes.", "resource", "error_type"),
     _gauge("slatedb_gc_interval_seconds", "Time between two passes; 0 while the task is disabled.", "resource"),
+    _gauge("slatedb_backup_newest_timestamp_seconds", "When the newest complete backup began; 0: there is none."),
+    _gauge("slatedb_backup_max_age_seconds", "The setting backup.max_age; 0 while backups are not watched."),
     _counter("slatedb_two_phase_recovered_total", "Two-phase writes that were completed for a dead process."),
     _counter("slatedb_two_phase_orphans_deleted_total", "Staged objects of dead processes that were deleted."),
     _gauge("slatedb_two_phase_uncommitted", "Staged objects that are not committed."),

@@ -35,6 +35,8 @@ from tests.paths import PYTHONPATH
 VALUE_BYTES = 1000
 ROW_BYTES = VALUE_BYTES + 16
 BATCH = 1000
+WAL_ROWS = 5000
+"""Far below a memtable, so that no row is in an SST and in the WAL."""
 FACTOR_MAX = 1.1
 MEMORY_BYTES_MAX = 384 << 20
 """The limit of the pod of a backup in the chart."""
@@ -76,7 +78,8 @@ class Check:
         self._create(self._rows, self._kills)
         self._write(self._rows, self._rows + new)
         factor = self._create(new, 0)
-        self._write(self._rows + new, self._rows + 2 * new, wal=True)
+        self._write(self._rows + new, self._rows + 2 * new - WAL_ROWS)
+        self._write(self._rows + 2 * new - WAL_ROWS, self._rows + 2 * new, wal=True)
         killed = self._create(new, self._kills)
         source = asyncio.run(self._digest())
         shutil.rmtree(self._data / "orders")
@@ -106,7 +109,7 @@ class Check:
         self._print("write", (stop - start) * ROW_BYTES, time.monotonic() - began)
 
     async def _write_rows(self, start: int, stop: int, *, wal: bool) -> None:
-        """Write rows to SSTs; with ``wal`` the last ones stay in the WAL."""
+        """Write rows to SSTs; with ``wal`` they stay in the WAL if they are few."""
         options = {"compactor": False, "gc": False, "l0_max_ssts": 10_000, "l0_max_ssts_per_key": 10_000}
         db = await shale.Db.open(**self._database, **options, wal_enabled=wal)  # type: ignore[arg-type]
         random_bytes = random.Random(start).randbytes
@@ -174,17 +177,18 @@ class Check:
                 child.wait(POLL_INTERVAL_S)
 
     async def _digest(self) -> tuple[int, int, str]:
-        """Return the number of rows, the sum of their checksums, and a digest over all of them, in order."""
+        """Return the number of rows, the sum of their checksums, and a digest of all keys and values, in order."""
         began = time.monotonic()
-        digest, count, total = hashlib.sha256(), 0, 0
+        all_keys, all_values, count, total = hashlib.sha256(), hashlib.sha256(), 0, 0
         async with shale.DbReader.open(**self._database) as reader:  # type: ignore[arg-type]
-            async for rows in reader.scan().batches(BATCH):
-                parts = [part for row in rows for part in (b"%d:%d:" % (len(row.value), row.seq), row.key, row.value)]
-                digest.update(b"".join(parts))
-                total += sum(row_checksum(row.key, row.value) for row in rows)
-                count += len(rows)
+            async for batch in reader.scan().arrow_batches():
+                keys, values = (batch.column(name).to_pylist() for name in ("key", "value"))
+                all_keys.update(b"".join(keys))
+                all_values.update(b"".join(values))
+                total += sum(map(row_checksum, keys, values))
+                count += len(keys)
         self._print("read", count * ROW_BYTES, time.monotonic() - began)
-        return count, total, digest.hexdigest()
+        return count, total, all_keys.hexdigest() + all_values.hexdigest()
 
     def _print(self, what: str, size: int, seconds: float) -> None:
         print(f"{what}: {size / 1e6:,.0f} MB in {seconds:.1f} s, {size / 1e6 / seconds:,.1f} MB/s", flush=True)

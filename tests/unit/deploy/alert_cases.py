@@ -50,6 +50,41 @@ def _terminated(code: int, *, other: int) -> Case:
     return Case("12m", {ended: f"{code}x20", restarts: "3x8 4x12"}, {ended: f"{other}x20", restarts: "3x8 4x12"})
 
 
+def _backup_jobs(*, failed_at: int, succeeded_at: int | None) -> Case:
+    """Return the case of a backup whose last job failed, and of one that succeeded after a failed job."""
+    cronjob, job = 'namespace="n",cronjob="a-shale-backup"', 'namespace="n",job_name="a-shale-backup-29001"'
+    failed = {
+        f"kube_job_status_start_time{{{job}}}": f"{failed_at}x70",
+        f'kube_job_failed{{{job},condition="true"}}': "1x70",
+        f"kube_cronjob_created{{{cronjob}}}": "10x70",
+        'shale_daemon_info{namespace="n",db="a",component="writer"}': "1x70",
+    }
+    last = f"kube_cronjob_status_last_successful_time{{{cronjob}}}"
+    before = {} if succeeded_at is None else {last: f"{succeeded_at}x70"}
+    return Case("60h", failed | before, failed | {last: f"{failed_at + 60}x70"}, step="1h")
+
+
+def _backup_schedule(*, succeeded_at: int | None) -> Case:
+    """Return the case of a daily backup without success for more than a day, and of others that are well."""
+    cronjob = 'namespace="n",cronjob="a-shale-backup"'
+    other = 'namespace="other",cronjob="postgres-backup"'
+    last = "kube_cronjob_status_last_successful_time"
+    common = {
+        f"kube_cronjob_created{{{cronjob}}}": "10x70",
+        f"kube_cronjob_status_last_schedule_time{{{cronjob}}}": "0x23 86400x23 172800x24",
+        f"kube_cronjob_next_schedule_time{{{cronjob}}}": "86400x23 172800x23 259200x24",
+        'shale_daemon_info{namespace="n",db="a",component="writer"}': "1x70",
+    }
+    failing = {} if succeeded_at is None else {f"{last}{{{cronjob}}}": f"{succeeded_at}x70"}
+    well = {
+        f"{last}{{{cronjob}}}": "600x23 87000x23 173400x24",
+        f"{last}{{{other}}}": "600x70",
+        f"kube_cronjob_status_last_schedule_time{{{other}}}": "0x70",
+        f"kube_cronjob_next_schedule_time{{{other}}}": "60x70",
+    }
+    return Case("60h", common | failing, common | well, step="1h")
+
+
 def _failed_writes() -> Case:
     """Return the case of Redis clients whose writes fail, and of clients that make mistakes."""
     calls = 'shale_resp_commands_total{db="a",instance="i",command="set",category="write"}'
@@ -156,6 +191,22 @@ CASES = {
             'slatedb_gc_interval_seconds{db="a",resource="wal"}': "3600x90",
         },
     ),
+    "SlateDBBackupOld": Case(
+        "60h",
+        {
+            'slatedb_backup_newest_timestamp_seconds{db="a",job="j",instance="i"}': "86400x70",
+            'slatedb_backup_max_age_seconds{db="a",job="j",instance="i"}': "93600x70",
+        },
+        {
+            'slatedb_backup_newest_timestamp_seconds{db="a",job="j",instance="i"}': "86400x24 172800x50",
+            'slatedb_backup_max_age_seconds{db="a",job="j",instance="i"}': "93600x70",
+            'slatedb_backup_newest_timestamp_seconds{db="b",job="j",instance="i"}': "0x70",
+            'slatedb_backup_max_age_seconds{db="b",job="j",instance="i"}': "0x70",
+            'shale_start_timestamp_seconds{job="j",instance="i"}': "0x70",
+        },
+        step="1h",
+    ),
+    "SlateDBBackupFailed": _backup_jobs(failed_at=200_000, succeeded_at=100_000),
     "SlateDBReaderStale": Case(
         "15m",
         {
@@ -558,6 +609,26 @@ MORE_CASES = (
     ),
     ("SlateDBFenced", _exit(80, other=75)),
     ("SlateDBFenced", _terminated(80, other=75)),
+    ("SlateDBBackupOld", _backup_schedule(succeeded_at=600)),
+    ("SlateDBBackupOld", _backup_schedule(succeeded_at=None)),
+    (
+        "SlateDBBackupOld",  # none was ever made, as long as the gc runs
+        Case(
+            "60h",
+            {
+                'slatedb_backup_newest_timestamp_seconds{db="a",job="j",instance="i"}': "0x70",
+                'slatedb_backup_max_age_seconds{db="a",job="j",instance="i"}': "93600x70",
+                'shale_start_timestamp_seconds{job="j",instance="i"}': "60x70",
+            },
+            {
+                'slatedb_backup_newest_timestamp_seconds{db="a",job="j",instance="i"}': "0x70",
+                'slatedb_backup_max_age_seconds{db="a",job="j",instance="i"}': "93600x70",
+                'shale_start_timestamp_seconds{job="j",instance="i"}': "200000x70",
+            },
+            step="1h",
+        ),
+    ),
+    ("SlateDBBackupFailed", _backup_jobs(failed_at=200_000, succeeded_at=None)),
     ("SlateDBCorruption", _exit(65, other=70)),
     ("SlateDBCorruption", _terminated(65, other=70)),
     ("SlateDBProtocolPanic", _terminated(70, other=65)),

@@ -23,7 +23,7 @@ RELEASE = "orders"
 KINDS = {
     "deploy": "Deployment", "deployment": "Deployment", "svc": "Service", "service": "Service", "secret": "Secret",
     "serviceaccount": "ServiceAccount", "configmap": "ConfigMap", "pods": "Pod", "pod": "Pod", "nodes": "Node",
-    "node": "Node", "events": "Event",
+    "node": "Node", "events": "Event", "cronjob": "CronJob", "cronjobs": "CronJob", "jobs": "Job",
 }  # fmt: skip
 VALUE_OPTIONS = {
     "-n", "-l", "-o", "-c", "--tail", "--replicas", "--field-selector", "--grace-period", "--container",
@@ -65,6 +65,12 @@ def render(folder: Path, *arguments: str) -> list[Any]:
 def pods_of(objects: list[Any]) -> dict[str, Any]:
     """Return the pod template of each deployment."""
     return {each["metadata"]["name"]: each["spec"]["template"] for each in objects if each["kind"] == "Deployment"}
+
+
+def labels_of_pods(objects: list[Any]) -> list[dict[str, str]]:
+    """Return the labels of the pods of deployments and of backups."""
+    jobs = [each["spec"]["jobTemplate"]["spec"]["template"] for each in objects if each["kind"] == "CronJob"]
+    return [pod["metadata"]["labels"] for pod in (*pods_of(objects).values(), *jobs)]
 
 
 def secrets_of(objects: list[Any]) -> dict[str, set[str]]:

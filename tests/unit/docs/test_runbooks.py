@@ -25,6 +25,7 @@ from tests.unit.docs.runbook_pages import (
     RELEASE,
     Kubectl,
     kubectl_lines,
+    labels_of_pods,
     names_of,
     pods_of,
     render,
@@ -39,8 +40,8 @@ FORBIDDEN = re.compile(
     r"\bas for\b|\bsee above\b|\bsee below\b|\bas above\b|\b[Ss]ee \[?(?:SlateDB|Shale)[A-Z]", re.IGNORECASE
 )
 OURS = re.compile(r"(?<![\w:])((?:db:)?(?:slatedb|shale)_[a-z0-9_:]+)(?:\{([^}]*)\})?")
-SCRAPED = {"instance", "job", "namespace", "cluster", "pod", "container", "le"}
-"""Labels that Prometheus adds, and that of buckets."""
+SCRAPED = {"instance", "job", "namespace", "cluster", "pod", "container", "le", "cronjob", "job_name"}
+"""Labels that Prometheus and kube-state-metrics add, and that of buckets."""
 
 
 def name_of(page: Path) -> str:
@@ -147,7 +148,7 @@ def test_objects_exist_in_the_chart(page: Path, objects: list[Any]) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_labels_select_pods_of_the_chart(page: Path, objects: list[Any]) -> None:
-    labels = [pod["metadata"]["labels"] for pod in pods_of(objects).values()]
+    labels = labels_of_pods(objects)
     for line in kubectl_lines(page):
         for selector in line.options.get("-l", []):
             wanted = dict(term.split("=") for term in selector.split(","))
