@@ -28,6 +28,29 @@
 {{- toJson $groups }}
 {{- end }}
 
+{{- /* Groups of databases that workers without a database of their own serve, as JSON: of one store, one set of credentials, and with the same settings, because a worker has one merge operator, one compression and so on. */ -}}
+{{- define "shale.workerGroups" -}}
+{{- $groups := dict }}
+{{- range .Values.databases }}
+{{- if include "shale.sharesWorkers" . }}
+{{- $settings := include "shale.workerSettings" . }}
+{{- $key := printf "%s %s %s" (include "shale.storeOf" .url) (toJson .objectStore) $settings | sha256sum | trunc 8 }}
+{{- $_ := set $groups $key (append (default list (index $groups $key)) .) }}
+{{- end }}
+{{- end }}
+{{- toJson $groups }}
+{{- end }}
+
+{{- /* Whether one of several databases is served by shared workers: it is, unless it has values for workers. */ -}}
+{{- define "shale.sharesWorkers" -}}
+{{- if and .name (not (hasKey . "worker")) }}true{{ end }}
+{{- end }}
+
+{{- /* The settings of a database that a worker reads, as JSON. */ -}}
+{{- define "shale.workerSettings" -}}
+{{- omit (default dict .settings) "writer" "reader" "compactor" "gc" | toJson }}
+{{- end }}
+
 {{- /* The object store of a database or, with role, of one of its roles: the nearest one wins. */ -}}
 {{- define "shale.objectStore" -}}
 {{- $role := default "none" .role }}
@@ -51,23 +74,26 @@
 {{- mergeOverwrite $made (deepCopy .root.Values.settings) (deepCopy (default dict .database.settings)) | toYaml }}
 {{- end }}
 
-{{- /* The settings of a gc for several databases; takes root and databases. */ -}}
-{{- define "shale.gcConfigOf" -}}
+{{- /* The settings of a gc or a worker for several databases; takes root, role and databases. */ -}}
+{{- define "shale.sharedConfigOf" -}}
 {{- $first := first .databases }}
-{{- $shared := omit $first "settings" }}
-{{- $config := include "shale.configOf" (dict "root" .root "database" $shared) | fromYaml }}
+{{- $settings := ternary (include "shale.workerSettings" $first | fromJson) dict (eq .role "worker") }}
+{{- $config := include "shale.configOf" (dict "root" .root "database" (set (omit $first "settings") "settings" $settings)) | fromYaml }}
 {{- $paths := list }}
+{{- $aliases := dict }}
 {{- $logs := dict }}
 {{- range rest .databases }}
 {{- $path := include "shale.pathOf" .url }}
 {{- $paths = append $paths $path }}
+{{- if .alias }}{{ $_ := set $aliases $path .alias }}{{ end }}
 {{- if .walStore }}{{ $_ := set $logs $path .walStore }}{{ end }}
 {{- end }}
-{{- $own := default dict $config.gc }}
+{{- $own := default dict (index $config .role) }}
 {{- if $paths }}{{ $_ := set $own "databases" $paths }}{{ end }}
-{{- if $logs }}{{ $_ := set $own "wal_stores" $logs }}{{ end }}
-{{- if $own }}{{ $_ := set $config "gc" $own }}{{ end }}
-{{- include "shale.gcReads" $config }}
+{{- if $aliases }}{{ $_ := set $own "database_aliases" $aliases }}{{ end }}
+{{- if and $logs (eq .role "gc") }}{{ $_ := set $own "wal_stores" $logs }}{{ end }}
+{{- if $own }}{{ $_ := set $config .role $own }}{{ end }}
+{{- if eq .role "gc" }}{{ include "shale.gcReads" $config }}{{ else }}{{ omit $config "writer" "reader" "compactor" "gc" | toYaml }}{{ end }}
 {{- end }}
 
 {{- /* What a gc reads of a configuration: it handles objects as they are, and has no keys of the chart's encryption. */ -}}

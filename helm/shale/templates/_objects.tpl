@@ -48,7 +48,7 @@ spec:
     - {name: resp, port: {{ .values.resp.port }}, targetPort: resp}
     {{- end }}
   {{- with $service.extraSpec }}{{ toYaml . | nindent 2 }}{{ end }}
-{{- $ingress := .values.ingress }}
+{{- $ingress := include "shale.ofDatabase" (dict "values" .values.ingress "database" .database) | fromYaml }}
 {{- if $ingress.enabled }}
 ---
 apiVersion: networking.k8s.io/v1
@@ -73,7 +73,7 @@ spec:
   tls: {{- toYaml . | nindent 4 }}
   {{- end }}
 {{- end }}
-{{- $route := .values.httpRoute }}
+{{- $route := include "shale.ofDatabase" (dict "values" .values.httpRoute "database" .database) | fromYaml }}
 {{- if $route.enabled }}
 {{- include "shale.requireKind" (dict "root" .root "kind" "gateway.networking.k8s.io/v1/HTTPRoute" "value" (printf "%s.httpRoute" .role) "of" "the Gateway API") }}
 ---
@@ -110,12 +110,21 @@ spec:
 
 {{- /* An autoscaler by CPU, by an external metric, or of KEDA by a query. */ -}}
 {{- define "shale.autoscaler" -}}
+{{- $role := .role }}
 {{- $scaling := .values.autoscaling }}
 {{- $backlog := default dict $scaling.backlog }}
 {{- $keda := default dict $scaling.keda }}
+{{- /* The labels db of the databases, whose backlogs count together. */}}
+{{- $labels := list }}
+{{- range default (list .database) .databases }}{{ $labels = append $labels (include "shale.dbLabel" .) }}{{ end }}
 {{- if and $scaling.enabled $keda.enabled }}
 {{- include "shale.requireKind" (dict "root" .root "kind" "keda.sh/v1alpha1/ScaledObject" "value" (printf "%s.autoscaling.keda" .role) "of" "KEDA") }}
-{{- $series := printf "slatedb_compactor_backlog_jobs{namespace=%q, db=%q}" (include "shale.namespace" .root) (include "shale.dbLabel" .database) }}
+{{- $query := printf "max(slatedb_compactor_backlog_jobs{namespace=%q, db=%q})" (include "shale.namespace" .root) (first $labels) }}
+{{- if .databases }}
+{{- $any := list }}
+{{- range $labels }}{{ $any = append $any (regexQuoteMeta .) }}{{ end }}
+{{- $query = printf "sum(max by (db) (slatedb_compactor_backlog_jobs{namespace=%q, db=~%q}))" (include "shale.namespace" .root) (join "|" $any) }}
+{{- end }}
 ---
 apiVersion: keda.sh/v1alpha1
 kind: ScaledObject
@@ -130,7 +139,7 @@ spec:
     - type: prometheus
       metadata:
         serverAddress: {{ required (printf "%s.autoscaling.keda.serverAddress: the URL of Prometheus" .role) $keda.serverAddress | quote }}
-        query: {{ default (printf "max(%s)" $series) $keda.query | quote }}
+        query: {{ default $query $keda.query | quote }}
         threshold: {{ $keda.threshold | quote }}
     {{- with $keda.triggers }}{{ toYaml . | nindent 4 }}{{ end }}
 {{- else if $scaling.enabled }}
@@ -154,7 +163,21 @@ spec:
         metric:
           name: {{ $backlog.metric }}
           selector:
-            matchLabels: {{- default (dict "namespace" (include "shale.namespace" .root) "db" (include "shale.dbLabel" .database)) $backlog.matchLabels | toYaml | nindent 14 }}
+            {{- if $backlog.matchLabels }}
+            matchLabels: {{- toYaml $backlog.matchLabels | nindent 14 }}
+            {{- else }}
+            {{- range $labels }}
+            {{- if not (regexMatch "^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$" .) }}
+            {{- fail (printf "%s.autoscaling.backlog: Kubernetes allows no label value %s: give the database an alias, or set backlog.matchLabels" $role .) }}
+            {{- end }}
+            {{- end }}
+            matchLabels: {{- dict "namespace" (include "shale.namespace" .root) | toYaml | nindent 14 }}
+            {{- if .databases }}
+            matchExpressions: [{key: db, operator: In, values: {{ toJson $labels }}}]
+            {{- else }}
+              db: {{ first $labels | quote }}
+            {{- end }}
+            {{- end }}
         target: {type: AverageValue, averageValue: {{ $backlog.jobsPerWorker | quote }}}
     {{- end }}
 {{- end }}

@@ -34,9 +34,18 @@
 {{- if and $values.gc.enabled (ne (eq $values.gc.mode "cronjob") (ne $values.gc.schedule "")) }}
 {{- fail "gc.mode cronjob and gc.schedule need each other: the schedule says when the job runs" }}
 {{- end }}
-{{- if and $values.databases (or (hasKey (default dict $values.settings.gc) "databases") (hasKey (default dict $values.settings.gc) "wal_stores")) }}
-{{- fail "settings.gc.databases and .wal_stores are made of databases: add the database there" }}
+{{- if $values.databases }}
+{{- $all := list $values.settings }}
+{{- range $values.databases }}{{ $all = append $all (default dict .settings) }}{{ end }}
+{{- range $settings := $all }}
+{{- range $role := list "gc" "worker" }}
+{{- range $key := list "databases" "database_aliases" "wal_stores" }}
+{{- if hasKey (default dict (index $settings $role)) $key }}{{ fail (printf "settings.%s.%s is made of databases: add the database there" $role $key) }}{{ end }}
 {{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- include "shale.validateRoutes" . }}
 {{- $identities := list "eks.amazonaws.com/role-arn" "iam.gke.io/gcp-service-account" "azure.workload.identity/client-id" }}
 {{- $all := dict "root" . }}
 {{- include "shale.workloads" $all }}

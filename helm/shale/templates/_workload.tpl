@@ -58,19 +58,43 @@ those of all roles and of the database), store, config and accountName.
 {{- if .Values.serviceAccount.create }}{{ default (include "shale.fullname" .) .Values.serviceAccount.name }}{{ else }}{{ default "default" .Values.serviceAccount.name }}{{ end }}
 {{- end }}
 
-{{- /* Every workload of the release as a list in .found: of each database its roles, and the gc of each store; takes root, and roles if not all are wanted. */ -}}
+{{- /* Completes a workload that several databases share: a gc or workers; takes also role, databases, key (of the group) and groups (their number). */ -}}
+{{- define "shale.sharedWorkload" -}}
+{{- $_ := set . "database" (pick (first .databases) "url" "objectStore") }}
+{{- $_ := set . "base" (include "shale.fullname" .root) }}
+{{- $_ := set . "name" (printf "%s-%s" .base .role) }}
+{{- if gt .groups 1 }}{{ $_ := set . "name" (printf "%s-%s" .name .key) }}{{ end }}
+{{- if eq .role "worker" }}
+{{- /* Never without it: workers of one database have the other labels, too. */}}
+{{- $_ := set . "instance" (dict "shale/workers" (ternary .key "shared" (gt .groups 1))) }}
+{{- else if gt .groups 1 }}
+{{- $_ := set . "instance" (dict "shale/store" .key) }}
+{{- end }}
+{{- $_ := set . "config" (include "shale.sharedConfigOf" .) }}
+{{- $_ := set . "configName" .name }}
+{{- include "shale.workload" . }}
+{{- end }}
+
+{{- /* Whether there are workers: a number, or an autoscaler; takes values. */ -}}
+{{- define "shale.hasWorkers" -}}
+{{- if or (gt (int .values.replicas) 0) .values.autoscaling.enabled }}true{{ end }}
+{{- end }}
+
+{{- /* Every workload of the release as a list in .found: of each database its roles, and workers and gcs that databases share; takes root, and roles if not all are wanted. */ -}}
 {{- define "shale.workloads" -}}
 {{- $root := .root }}
 {{- $roles := default (list "writer" "reader" "compactor" "worker" "gc" "backup") .roles }}
 {{- $found := list }}
 {{- range $database := (include "shale.databases" $root | fromJson).items }}
-{{- range $role := without $roles "gc" }}
+{{- $own := without $roles "gc" }}
+{{- if include "shale.sharesWorkers" $database }}{{ $own = without $own "worker" }}{{ end }}
+{{- range $role := $own }}
 {{- $workload := dict "root" $root "role" $role "database" $database }}
 {{- if eq $role "backup" }}{{ include "shale.backup" $workload }}{{ end }}
 {{- include "shale.workload" $workload }}
 {{- $values := $workload.values }}
 {{- $runs := $values.enabled }}
-{{- if eq $role "worker" }}{{ $runs = or $values.replicas $values.autoscaling.enabled }}{{ end }}
+{{- if eq $role "worker" }}{{ $runs = include "shale.hasWorkers" $workload }}{{ end }}
 {{- if $runs }}{{ $found = append $found $workload }}{{ end }}
 {{- if and $runs (eq $role "writer") }}
 {{- if $values.standby.enabled }}
@@ -81,24 +105,27 @@ those of all roles and of the database), store, config and accountName.
 {{- end }}
 {{- end }}
 {{- end }}
+{{- if has "worker" $roles }}
+{{- $groups := include "shale.workerGroups" $root | fromJson }}
+{{- range $key, $databases := $groups }}
+{{- $workload := dict "root" $root "role" "worker" "databases" $databases "key" $key "groups" (len $groups) }}
+{{- include "shale.sharedWorkload" $workload }}
+{{- if include "shale.hasWorkers" $workload }}{{ $found = append $found $workload }}{{ end }}
+{{- end }}
+{{- end }}
 {{- $groups := include "shale.gcGroups" $root | fromJson }}
 {{- range $key, $databases := ternary $groups dict (and $root.Values.gc.enabled (has "gc" $roles)) }}
 {{- $workload := dict "root" $root "role" "gc" "database" (first $databases) }}
 {{- if $root.Values.databases }}
-{{- $_ := set $workload "database" (pick (first $databases) "url" "objectStore") }}
-{{- $_ := set $workload "databases" $databases }}
-{{- $_ := set $workload "base" (include "shale.fullname" $root) }}
-{{- if gt (len $groups) 1 }}
-{{- $_ := set $workload "instance" (dict "shale/store" $key) }}
-{{- $_ := set $workload "name" (printf "%s-gc-%s" $workload.base $key) }}
-{{- end }}
-{{- $_ := set $workload "config" (include "shale.gcConfigOf" $workload) }}
-{{- $_ := set $workload "configName" (default (printf "%s-gc" $workload.base) $workload.name) }}
-{{- else if $root.Values.encryption.existingSecret }}
+{{- $workload = dict "root" $root "role" "gc" "databases" $databases "key" $key "groups" (len $groups) }}
+{{- include "shale.sharedWorkload" $workload }}
+{{- else }}
+{{- if $root.Values.encryption.existingSecret }}
 {{- $_ := set $workload "config" (include "shale.gcReads" (include "shale.configOf" $workload | fromYaml)) }}
 {{- $_ := set $workload "configName" (printf "%s-gc" (include "shale.base" $workload)) }}
 {{- end }}
 {{- include "shale.workload" $workload }}
+{{- end }}
 {{- $found = append $found $workload }}
 {{- end }}
 {{- $_ := set . "found" $found }}

@@ -119,7 +119,7 @@ def test_a_role_has_an_account_of_its_own() -> None:
     accounts = {name: each["spec"]["serviceAccountName"] for name, each in pod_templates(objects).items()}
     assert accounts == {"writer": "r-shale-writer", "compactor": "r-shale", "gc": "collector"}
     accounts_of_databases = of_kind(render(*MULTI), "ServiceAccount")
-    assert set(accounts_of_databases) == {"", "events-writer"}
+    assert set(accounts_of_databases) == {"", "worker", "events-writer"}
     annotations = accounts_of_databases["events-writer"]["metadata"]["annotations"]
     assert annotations == {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/events"}
 
@@ -211,7 +211,7 @@ def test_workers_follow_the_backlog() -> None:
     assert backlog["external"]["metric"]["selector"]["matchLabels"] == {"namespace": "default", "db": "orders"}
     assert backlog["external"]["target"] == {"type": "AverageValue", "averageValue": "1"}
     (only,) = render(*MULTI)["HorizontalPodAutoscaler", "users-worker"]["spec"]["metrics"]
-    assert only["external"]["metric"]["selector"]["matchLabels"]["db"] == "shop/users"
+    assert only["external"]["metric"]["selector"]["matchLabels"]["db"] == "users"
 
 
 def test_workers_follow_a_query_of_keda() -> None:
@@ -244,19 +244,24 @@ def test_each_database_has_its_daemons_and_each_store_a_gc() -> None:
     objects = render(*MULTI)
     pods = pod_templates(objects)
     collectors = sorted(name for name in pods if name.startswith("gc-"))
-    assert len(collectors) == 2
-    assert set(pods) - set(collectors) == {
-        *(f"{name}-{role}" for name in ("orders", "users", "events") for role in ("writer", "compactor")),
+    shared = sorted(name for name in pods if name.startswith("worker-"))
+    assert (len(collectors), len(shared)) == (2, 2)
+    databases = ("orders", "carts", "users", "events")
+    assert set(pods) - {*collectors, *shared} == {
+        *(f"{name}-{role}" for name in databases for role in ("writer", "compactor")),
         "orders-reader",
         "orders-writer-standby",
         "users-worker",
     }
     assert {"orders-writer", "users-writer", "events-writer"} <= set(of_kind(objects, "Service"))
     configs = [yaml.safe_load(objects["ConfigMap", name]["data"]["config.yaml"]) for name in collectors]
-    (shared,) = [each for each in configs if each.get("gc")]
-    assert shared["database"] == {"alias": "orders", "url": "s3://bucket/shop/orders", "wal_store": "s3://log"}
-    assert shared["gc"] == {"databases": ["shop/users"]}
-    assert "writer" not in shared
+    (several,) = [each for each in configs if each.get("gc")]
+    assert several["database"] == {"alias": "orders", "url": "s3://bucket/shop/orders", "wal_store": "s3://log"}
+    assert several["gc"] == {
+        "databases": ["shop/carts", "shop/users"],
+        "database_aliases": {"shop/carts": "carts", "shop/users": "users"},
+    }
+    assert "writer" not in several
     (alone,) = [each for each in configs if not each.get("gc")]
     assert alone["database"]["url"] == "s3://archive/events"
     names = {name: set(secrets_of(pods[name])) for name in collectors}
@@ -279,7 +284,8 @@ def test_a_database_overrides_its_roles_and_settings() -> None:
     assert "archive-credentials" not in secrets_of(pods["events-writer"])
     assert "archive-credentials" not in secrets_of(pods["orders-writer"])
     assert "--no-embedded-worker" in container(pods["users-compactor"])["args"]
-    assert "--no-embedded-worker" not in container(pods["orders-compactor"])["args"]
+    own = render(*MULTI, "--set", "databases[0].compactor.embeddedWorker=true")
+    assert "--no-embedded-worker" not in container(pod_templates(own)["orders-compactor"])["args"]
 
 
 def test_databases_of_one_store_share_one_gc() -> None:

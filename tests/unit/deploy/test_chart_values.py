@@ -78,7 +78,7 @@ def refusing(settings: dict[str, Any], folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("settings", "roles"),
     [
-        ({"databases": ["a"]}, ["writer", "compactor", "worker", "reader"]),
+        ({"databases": ["a"]}, ["writer", "compactor", "reader"]),
         ({"gc": {"databses_below": "a"}}, ["gc"]),
         ({"writer": {"flush_interval": ["1s"]}}, ["writer"]),
         ({"http": {"max_idempotency_keys": 1}}, ["reader"]),
