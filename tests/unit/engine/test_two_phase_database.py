@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from shale import Admin, Db, DbReader
+from shale.engine.wal.prefetch import WalPrefetch
 from shale.env import Env
 from shale.errors import FencedError, InvalidDbState, InvalidRequestError
 from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.wal_store import WalStore
 from shale.store.connect import connect
 from shale.store.options import StoreOptions
 from shale.store.retry import RetryingStore
@@ -46,6 +48,17 @@ async def test_a_second_writer_fences_the_first() -> None:
         await second.put(b"b", b"2")
     with pytest.raises(FencedError):
         await first.close()
+
+
+async def test_files_of_the_wal_that_were_read_ahead_are_recognized_in_a_listing() -> None:
+    place = Place()
+    async with Db.open(store=store_of(place), path="db") as db:
+        for number in range(5):
+            await (await db.put(b"%03d" % number, b"value")).durable()
+        prefetch = WalPrefetch(WalStore(store_of(place), "db", Env.system()), Env.system(), bytes_max=1 << 20)
+        await prefetch.advance(db.status.manifest)
+        count = prefetch.file_count
+        assert len(await prefetch.take()) == count == 6
 
 
 async def test_a_process_with_the_other_mode_is_refused() -> None:

@@ -6,18 +6,20 @@ it would read anyway.  Only a database that was restored or made anew has anothe
 what was read with a listing.
 """
 
+from dataclasses import replace
 from functools import partial
 
 from shale.concurrency.gather import gather
 from shale.core.lazy_dataclass import dataclass
-from shale.engine.memtable.memtable import ROW_OVERHEAD_BYTES
 from shale.engine.wal.file import decode_wal_file
 from shale.env import Env
-from shale.kernels.rows import Rows
+from shale.kernels.rows import I64, U8, Rows
 from shale.protocol.wal_store import WalFile, WalStore
 from shale.types import Manifest
 
 _FILES_AT_ONCE = 16
+_SPARE_SHARE = 8
+"""Buffers with less unused room than this share of their bytes are not copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,10 @@ class _PrefetchedFile:
 
     @property
     def size_bytes(self) -> int:
-        return self.rows.size_bytes + len(self.rows) * ROW_OVERHEAD_BYTES
+        """The memory of the rows."""
+        rows = self.rows
+        columns = (rows.key_offsets, rows.val_offsets, rows.seq, rows.flags, rows.create_ts, rows.expire_ts)
+        return rows.key_bytes.nbytes + rows.val_bytes.nbytes + sum(column.nbytes for column in columns)
 
 
 class WalPrefetch:
@@ -124,4 +129,16 @@ class WalPrefetch:
             return None
         file, data = found
         rows = await decode_wal_file(data, self._wal.key(wal_id), self._env, transformer=self._wal.transformer)
-        return _PrefetchedFile(file, rows)
+        return _PrefetchedFile(file, _without_spare_room(rows))
+
+
+def _without_spare_room(rows: Rows) -> Rows:
+    """Return the rows in buffers that are about as large as their bytes; those of a decoder may be twice as large."""
+    return replace(
+        rows, key_bytes=_trimmed(rows.key_bytes, rows.key_offsets), val_bytes=_trimmed(rows.val_bytes, rows.val_offsets)
+    )
+
+
+def _trimmed(data: U8, offsets: I64) -> U8:
+    used = int(offsets[-1])
+    return data if data.nbytes - used <= used // _SPARE_SHARE else data[:used].copy()

@@ -77,18 +77,33 @@ def test_it_follows_the_wal_to_its_end() -> None:
 
 def test_it_stops_at_its_limit_and_goes_on_after_a_flush() -> None:
     async def scenario(store: CountedReads, wal: WalStore) -> None:
-        row_bytes = 1 + 10 + 28
-        prefetch = WalPrefetch(wal, ENV, bytes_max=2 * row_bytes)
+        prefetch = WalPrefetch(wal, ENV, bytes_max=LARGE)
+        await prefetch.advance(manifest(replay_after=3))
+        file_bytes = prefetch.size_bytes
+        prefetch = WalPrefetch(wal, ENV, bytes_max=2 * file_bytes)
         await prefetch.advance(manifest())
-        assert (prefetch.file_count, prefetch.size_bytes) == (3, 2 * row_bytes)
+        assert prefetch.file_count == 3
         store.reads.clear()
         await prefetch.advance(manifest())
         assert store.reads == []
         await prefetch.advance(manifest(replay_after=2))
-        assert prefetch.size_bytes == 2 * row_bytes
+        assert prefetch.size_bytes == 2 * file_bytes
         assert await taken(prefetch) == {3: [2], 4: [3]}
 
     run(scenario)
+
+
+def test_the_memory_is_about_that_of_the_rows() -> None:
+    async def scenario(_store: CountedReads, wal: WalStore) -> None:
+        prefetch = WalPrefetch(wal, ENV, bytes_max=LARGE)
+        await prefetch.advance(manifest())
+        # 41 bytes for the columns of a row, 16 for the end of the offsets.
+        assert prefetch.size_bytes <= 100 * (1 + 1000 + 41) * 1.2
+        (rows,) = (await prefetch.take()).values()
+        assert len(rows.key_bytes) <= 2 * 100
+        assert len(entries_from_rows(rows)) == 100
+
+    run(scenario, {1: wal_file(*(commit(seq, b"k", size=1000) for seq in range(1, 101)))})
 
 
 def test_it_stops_at_a_gap_and_goes_on_when_it_is_filled() -> None:
