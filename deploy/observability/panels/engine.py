@@ -81,8 +81,8 @@ COORDINATION = Row(
             "Oldest checkpoint",
             "Its age: SlateDBCheckpointWithoutExpiryOld.",
             "s",
-            "{{db}}",
-            "time() - min by (db) (slatedb_checkpoint_oldest_timestamp_seconds{$all} > 0)",
+            "{{db}} {{state}}",
+            "time() - min by (db, state) (slatedb_checkpoint_oldest_timestamp_seconds{$all} > 0)",
         ),
         one(
             "Changes of checkpoints",

@@ -94,11 +94,11 @@ class GcMetrics:
 
     def checkpoints(self, manifest: Manifest, now_ms: int) -> None:
         """Set the gauges for the checkpoints of the latest manifest."""
-        states = {"active": 0, "expired": 0, "no_expiry": 0}
+        created: dict[str, list[int]] = {"active": [], "expired": [], "no_expiry": []}
         for checkpoint in manifest.checkpoints:
             state = "no_expiry" if not checkpoint.expire_s else "expired" if checkpoint.is_expired(now_ms) else "active"
-            states[state] += 1
-        for state, count in states.items():
-            self._metrics.gauge("slatedb_checkpoints", state=state).set(count)
-        oldest_s = min((checkpoint.create_s for checkpoint in manifest.checkpoints), default=0)
-        self._metrics.gauge("slatedb_checkpoint_oldest_timestamp_seconds").set(oldest_s)
+            created[state].append(checkpoint.create_s)
+        for state, times_s in created.items():
+            self._metrics.gauge("slatedb_checkpoints", state=state).set(len(times_s))
+            oldest = self._metrics.gauge("slatedb_checkpoint_oldest_timestamp_seconds", state=state)
+            oldest.set(min(times_s, default=0))

@@ -237,7 +237,7 @@ _BOUNDARIES_AND_MANIFEST = (
     ),
     _counter("slatedb_fenced_total", "Times that a component found a newer epoch.", "component"),
     _gauge("slatedb_checkpoints", "Checkpoints in the latest manifest.", "state"),
-    _gauge("slatedb_checkpoint_oldest_timestamp_seconds", "When the oldest checkpoint was made."),
+    _gauge("slatedb_checkpoint_oldest_timestamp_seconds", "When the oldest checkpoint was made; 0: none.", "state"),
     _counter(
         "slatedb_checkpoint_operations_total", "Changes of checkpoints; expire is what the gc removed.",
         "component", "op", "result", op=("create", "refresh", "delete", "expire"), result=("ok", "error"),

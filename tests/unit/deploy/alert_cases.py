@@ -412,13 +412,10 @@ CASES = {
     ),
     "SlateDBCheckpointWithoutExpiryOld": Case(
         "740h",
+        {'slatedb_checkpoint_oldest_timestamp_seconds{db="a",state="no_expiry"}': "1x760"},
         {
-            'slatedb_checkpoint_oldest_timestamp_seconds{db="a"}': "1x760",
-            'slatedb_checkpoints{db="a",state="no_expiry"}': "1x760",
-        },
-        {
-            'slatedb_checkpoint_oldest_timestamp_seconds{db="a"}': "1x760",
-            'slatedb_checkpoints{db="a",state="no_expiry"}': "0x760",
+            'slatedb_checkpoint_oldest_timestamp_seconds{db="a",state="active"}': "1x760",
+            'slatedb_checkpoint_oldest_timestamp_seconds{db="a",state="no_expiry"}': "0x700 2500000x60",
         },
         step="1h",
     ),

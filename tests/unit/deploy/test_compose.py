@@ -127,6 +127,15 @@ def test_alerts_go_to_the_receiver() -> None:
     assert (url.hostname in SERVICES, url.port) == (True, alert_receiver.PORT)
 
 
+def test_the_slow_burn_of_a_budget_is_not_told_beside_the_fast_one() -> None:
+    routed = yaml.safe_load((REPOSITORY / mounts("alertmanager")["/etc/alertmanager/alertmanager.yml"]).read_text())
+    alerts = {file.stem for file in (REPOSITORY / "docs" / "runbooks").glob("*BudgetBurn*.md")}
+    fast = {name.removesuffix("Slow") for name in alerts}
+    pairs = {(each["source_matchers"][0], each["target_matchers"][0]) for each in routed["inhibit_rules"]}
+    assert pairs == {(f'alertname="{name}"', f'alertname="{name}Slow"') for name in fast}
+    assert {f"{name}{burn}" for name in fast for burn in ("", "Slow")} == alerts
+
+
 def test_programs_of_the_stack_exist() -> None:
     for service in SERVICES.values():
         for each in service.get("entrypoint", ()):

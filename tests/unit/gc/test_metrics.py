@@ -1,5 +1,7 @@
 """The metrics of GC exist from the start, and tell the intervals."""
 
+from uuid import UUID
+
 from shale.env import Env
 from shale.gc.collector import Collector
 from shale.gc.metrics import GcMetrics
@@ -7,6 +9,7 @@ from shale.gc.options import GcOptions, Task, TaskOptions
 from shale.store.memory import MemoryStore
 from shale.telemetry.error_types import ErrorType
 from shale.telemetry.metrics import Metrics
+from shale.types import Checkpoint, Manifest, ManifestId
 
 ENV = Env.system(cpu_threads=1)
 
@@ -35,3 +38,18 @@ def test_intervals_follow_the_options() -> None:
     assert value(metrics, "slatedb_gc_interval_seconds", resource="wal_fence") == 0
     collector.reconfigure(GcOptions(wal=None))
     assert value(metrics, "slatedb_gc_interval_seconds", resource="wal") == 0
+
+
+def test_the_oldest_checkpoint_is_known_by_its_state() -> None:
+    """An old one that expires must not look like one that never does."""
+    metrics = Metrics(db="orders")
+    made = ((1, 2, 60), (2, 5, 900), (3, 7, 0), (4, 9, 0))
+    checkpoints = tuple(
+        Checkpoint(id=UUID(int=number), manifest_id=ManifestId(1), create_s=create_s, expire_s=expire_s)
+        for number, create_s, expire_s in made
+    )
+    GcMetrics(metrics).checkpoints(Manifest(checkpoints=checkpoints), 100_000)
+    oldest = "slatedb_checkpoint_oldest_timestamp_seconds"
+    assert [value(metrics, oldest, state=state) for state in ("expired", "active", "no_expiry")] == [2, 5, 7]
+    GcMetrics(metrics).checkpoints(Manifest(), 100_000)
+    assert value(metrics, oldest, state="no_expiry") == 0
