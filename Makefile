@@ -223,7 +223,8 @@ alert-check: install ## fire alerts with real daemons, Prometheus and Alertmanag
 kube-check: install ## the chart on a real control plane and two nodes; ROUNDS= of kills, PREVIOUS= commit to upgrade from
 	$(BIN)/python -m tests.kube --rounds $(ROUNDS) $(if $(PREVIOUS),--previous $(PREVIOUS)) \
 		$(if $(CURRENT_IMAGE),--current-image $(CURRENT_IMAGE)) $(if $(PREVIOUS_IMAGE),--previous-image $(PREVIOUS_IMAGE)) \
-		$(if $(LEAVE_OUT),--leave-out $(LEAVE_OUT))
+		$(if $(SPARK_IMAGE),--spark-image $(SPARK_IMAGE)) \
+		$(if $(LEAVE_OUT),--leave-out $(LEAVE_OUT)) $(if $(ONLY),--only $(ONLY))
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .shale .demo .mypy_cache .ruff_cache .hypothesis

@@ -12,7 +12,7 @@ import sys
 
 from tests.kube import build, images
 from tests.kube.errors import KubeCheckError
-from tests.kube.inside import PARTS
+from tests.kube.inside import PARTS, SPARK
 from tests.kube.layout import CGROUP, Layout
 from tests.kube.node import remove_cgroups
 from tests.kube.processes import say
@@ -32,19 +32,27 @@ def main() -> int:
     parser.add_argument("--previous", default="HEAD~1", help="the commit from which the release is upgraded")
     parser.add_argument("--current-image", help="an image of Docker to take instead of building one of this commit")
     parser.add_argument("--previous-image", help="the same for the commit from which the release is upgraded")
-    parser.add_argument("--leave-out", nargs="*", choices=PARTS, default=[], help="parts of the check that do not run")
+    parser.add_argument("--spark-image", help="the same for drivers and executors of Spark")
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--leave-out", nargs="*", choices=PARTS, default=[], help="parts of the check that do not run")
+    chosen.add_argument("--only", nargs="+", choices=PARTS, help="parts that run; all others are left out")
     parser.add_argument("--build", action="store_true", help="only build what the cache lacks")
     arguments = parser.parse_args()
+    left_out = [
+        part for part in PARTS if part in arguments.leave_out or (arguments.only and part not in arguments.only)
+    ]
     state = FOLDER / "state"
     layout = Layout(build.cache(), state, arguments.nodes)
     try:
         build.require_tools()
-        build.build(set(arguments.leave_out))
+        build.build(set(left_out))
         previous = build.revision(arguments.previous)
         shutil.rmtree(state, ignore_errors=True)
         state.mkdir(parents=True)
         made = {images.CURRENT: arguments.current_image, images.PREVIOUS: arguments.previous_image}
-        images.prepare(layout, previous, {name: image for name, image in made.items() if image})
+        made[images.SPARK] = arguments.spark_image
+        sources = images.Sources(previous, build.working_tree(), {name: of for name, of in made.items() if of})
+        images.write_list(layout.image_list, images.prepare(layout, sources, spark=SPARK not in left_out))
         if arguments.build:
             return 0
         images.export(previous, state / "previous")
@@ -54,7 +62,7 @@ def main() -> int:
     say(f"upgrade from {previous[:12]}; state and logs in {state}")
     inner = [sys.executable, "-m", "tests.kube.inside", "--state", str(state)]
     inner += ["--nodes", str(arguments.nodes), "--rounds", str(arguments.rounds)]
-    inner += ["--leave-out", *arguments.leave_out]
+    inner += ["--leave-out", *left_out]
     try:
         done = subprocess.run([*NAMESPACES, *FIRST, *inner], env={**os.environ, "PYTHONPATH": PYTHONPATH}, check=False)
     finally:

@@ -17,7 +17,7 @@ COMMANDS = ("kubelet", "kube-apiserver", "kube-controller-manager", "kube-schedu
 STATE_METRICS = "kube-state-metrics"
 INSTALLED = {
     "helm": "helm.sh/helm/v3/cmd/helm@v3.18.6",
-    STATE_METRICS: "k8s.io/kube-state-metrics/v2@v2.17.0",
+    STATE_METRICS: "k8s.io/kube-state-metrics/v2@v2.18.0",
     "versitygw": "github.com/versity/versitygw/cmd/versitygw@v1.8.0",
 }
 """Commands whose own modules say what they are built of."""
@@ -90,3 +90,8 @@ def build_one(target: Path, flags: str, source: Path, env: Mapping[str, str]) ->
 def revision(name: str) -> str:
     """Return the full id of a commit of the repository."""
     return run(["git", "rev-parse", "--verify", f"{name}^{{commit}}"], cwd=REPOSITORY).strip()
+
+
+def working_tree() -> str:
+    """Return the id of the commit that is checked out, marked if files differ from it."""
+    return run(["git", "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"], cwd=REPOSITORY).strip()

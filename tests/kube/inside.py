@@ -5,10 +5,11 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tests.kube import control_plane, exit_codes, metrics, network, release, scenarios, store
+from tests.kube import control_plane, exit_codes, images, metrics, network, release, scenarios, spark, store_key
 from tests.kube.build import STATE_METRICS, cache
 from tests.kube.cluster import Cluster
 from tests.kube.errors import KubeCheckError
@@ -19,19 +20,32 @@ from tests.kube.processes import Processes, say
 from tests.kube.release import Release
 from tests.kube.report import Report
 from tests.kube.scenarios import Stage
+from tests.kube.store import Key, Store
 from tests.paths import REPOSITORY
 
 SERVICE_PORT = 8080
 CHART = REPOSITORY / "helm" / "shale"
-PARTS = ("upgrade", "rotation", "drain", "rival", STATE_METRICS, "kills")
+SPARK = "spark"
+PARTS = ("upgrade", "rotation", "store-rotation", "drain", SPARK, "rival", STATE_METRICS, "kills")
 """What may be left out, in the order in which it runs."""
 
 
-def start_cluster(layout: Layout, processes: Processes, report: Report) -> tuple[Cluster, list[Node]]:
-    """Start the store, the control plane and all nodes."""
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What the release has at first, and what replaces it: tokens of clients, and keys of the store."""
+
+    tokens: tuple[str, str]
+    keys: tuple[Key, Key]
+
+
+def start_cluster(
+    layout: Layout, processes: Processes, report: Report, store: Store, key: Key
+) -> tuple[Cluster, list[Node]]:
+    """Start the store with a key, the control plane and all nodes."""
     begin = time.monotonic()
     network.create_bridge()
-    store.start(layout, processes)
+    store.start(processes)
+    store.add(key)
     nodes = [Node(layout, node, processes) for node in layout.all_nodes()]
     for node in nodes:
         node.prepare()
@@ -47,11 +61,11 @@ def start_cluster(layout: Layout, processes: Processes, report: Report) -> tuple
     return cluster, nodes
 
 
-def install(cluster: Cluster, report: Report, chart: Path, token: str) -> Release:
+def install(cluster: Cluster, report: Report, chart: Path, token: str, key: Key) -> Release:
     """Install the chart of the previous commit, with its image, in a restricted namespace."""
     cluster.apply(release.namespace())
     cluster.apply(
-        release.secret(release.STORE_SECRET, access_key_id=store.ACCESS_KEY, secret_access_key=store.SECRET_KEY),
+        release.store_secret(key),
         release.secret(release.TOKEN_SECRET, services=token),
     )
     installed = Release(cluster)
@@ -71,14 +85,22 @@ def fence(stage: Stage, layout: Layout, processes: Processes, *, state_metrics: 
 
 
 def disturb(
-    stage: Stage, layout: Layout, processes: Processes, tokens: tuple[str, str], rounds: int, left_out: Set[str]
+    stage: Stage,
+    layout: Layout,
+    processes: Processes,
+    store: Store,
+    chosen: Secrets,
+    rounds: int,
+    left_out: Set[str],
 ) -> None:
-    """Run all scenarios except those that are left out; ``tokens`` are those of clients before and after a rotation."""
+    """Run all scenarios except those that are left out."""
     state_metrics = STATE_METRICS not in left_out
     parts: Mapping[str, Callable[[], None]] = {
         "upgrade": partial(scenarios.upgrade, stage, CHART),
-        "rotation": partial(scenarios.rotate, stage, *tokens),
+        "rotation": partial(scenarios.rotate, stage, *chosen.tokens),
+        "store-rotation": partial(store_key.rotate, stage, store, CHART, *chosen.keys),
         "drain": partial(scenarios.drain, stage),
+        SPARK: partial(spark.compact, stage),
         "rival": partial(fence, stage, layout, processes, state_metrics=state_metrics),
         "kills": partial(scenarios.kill_pods, stage, rounds),
     }
@@ -92,19 +114,24 @@ def check(layout: Layout, processes: Processes, report: Report, rounds: int, lef
     """Run everything except the parts ``left_out``, which the report names."""
     if left_out:
         report.fact("left out", ", ".join(sorted(left_out)))
-    cluster, nodes = start_cluster(layout, processes, report)
-    old, new = secrets.token_hex(16), secrets.token_hex(16)
+    found = images.read_list(layout.image_list)
+    for image in found.values():
+        report.fact(f"image {image.name}", f"commit {image.revision}, {image.id}")
+    chosen = Secrets((secrets.token_hex(16), secrets.token_hex(16)), (Key("shale-old"), Key("shale-new")))
+    store = Store(layout)
+    cluster, nodes = start_cluster(layout, processes, report, store, chosen.keys[0])
     try:
-        installed = install(cluster, report, layout.state / "previous" / "helm" / "shale", old)
+        chart = layout.state / "previous" / "helm" / "shale"
+        installed = install(cluster, report, chart, chosen.tokens[0], chosen.keys[0])
         service = cluster.kubectl(
             "get", "service", f"{release.FULL_NAME}-writer", "-o", "jsonpath={.spec.clusterIP}"
         ).strip()
         workload = Workload(layout, nodes[0], processes, service, SERVICE_PORT)
-        workload.use_token(old)
+        workload.use_token(chosen.tokens[0])
         workload.start()
-        stage = Stage(cluster, nodes, installed, workload, report)
+        stage = Stage(cluster, nodes, installed, workload, report, found)
         workload.wait_acknowledged(0.0)
-        disturb(stage, layout, processes, (old, new), rounds, left_out)
+        disturb(stage, layout, processes, store, chosen, rounds, left_out)
         workload.stop()
         start = time.monotonic()
         installed.uninstall()

@@ -62,6 +62,11 @@ class Layout:
         return self.cache / "images"
 
     @property
+    def image_list(self) -> Path:
+        """What Docker says about the images of this run."""
+        return self.state / "images.json"
+
+    @property
     def logs(self) -> Path:
         """Logs of all processes."""
         return self.state / "logs"

@@ -15,7 +15,6 @@ from tests.kube.processes import run
 
 NAME = "orders"
 FULL_NAME = "orders-shale"
-DATABASE = f"s3://{store.BUCKET}/orders"
 STORE_SECRET, TOKEN_SECRET = "orders-store", "orders-tokens"
 ROLES = {"reader": 2, "worker": 2, "compactor": 1, "gc": 1, "writer": 1}
 """Replicas of every role, in the order of an upgrade (docs/how-to/kubernetes.md)."""
@@ -32,8 +31,8 @@ def values() -> dict[str, Any]:
     resources = {"resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}}
     return {
         "image": {"repository": "shale", "tag": "current"},
-        "database": {"url": DATABASE, "alias": "orders"},
-        "objectStore": {"endpoint": store.ENDPOINT, "region": "us-east-1", "existingSecret": STORE_SECRET},
+        "database": {"url": store.DATABASE, "alias": "orders"},
+        "objectStore": {"endpoint": store.ENDPOINT, "region": store.REGION, "existingSecret": STORE_SECRET},
         "auth": {"existingSecret": TOKEN_SECRET, "secretKey": "", "roleKeys": {"write": "services"}},
         "settings": {"reader": {"manifest_poll_interval": "1s"}},
         "writer": {**resources, "terminationGracePeriodSeconds": 40},
@@ -68,6 +67,11 @@ def secret(name: str, **data: str) -> Mapping[str, Any]:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": keys}
 
 
+def store_secret(key: store.Key) -> Mapping[str, Any]:
+    """Return the secret with the key of the store."""
+    return secret(STORE_SECRET, access_key_id=key.id, secret_access_key=key.secret)
+
+
 class Release:
     """Commands of Helm for one release."""
 
@@ -80,6 +84,11 @@ class Release:
             yaml.safe_dump(dict(chosen), file)
             file.flush()
             self._helm("upgrade", "--install", NAME, str(chart), "-f", file.name, "--wait", f"--timeout={WAIT_S:.0f}s")
+
+    def restart(self, chart: Path, checksum: str) -> None:
+        """Change nothing but ``secretsChecksum``, so that all pods restart; return when everything is ready."""
+        chosen = ["--reset-then-reuse-values", "--set-string", f"secretsChecksum={checksum}"]
+        self._helm("upgrade", NAME, str(chart), *chosen, "--wait", f"--timeout={WAIT_S:.0f}s")
 
     def test(self) -> str:
         """Run the tests of the chart."""

@@ -12,6 +12,7 @@ from typing import Any
 from tests.kube import release
 from tests.kube.cluster import Cluster, Json, container_id, is_ready, summary
 from tests.kube.errors import KubeCheckError
+from tests.kube.images import REVISION, Image
 from tests.kube.load.history import longest_gap
 from tests.kube.load.workload import Workload
 from tests.kube.node import Node
@@ -32,6 +33,8 @@ class Stage:
     release: Release
     workload: Workload
     report: Report
+    images: Mapping[str, Image]
+    """By the tag that pods name."""
 
 
 def wait_roles(stage: Stage) -> None:
@@ -114,13 +117,12 @@ def upgrade(stage: Stage, chart: Path) -> None:
 
     A step changes the pods of its role only, and the last one, which gives all roles the image, changes none.
     """
+    require_image(stage, "shale:previous")
     _step(stage, chart, "the chart", release.stage(0, "previous", "current"), set(release.ROLES))
     for done, role in enumerate(release.ROLES, start=1):
         _step(stage, chart, role, release.stage(done, "previous", "current"), {role})
     _step(stage, chart, "no role", release.values(), set())
-    images = {pod["spec"]["containers"][0]["image"] for pod in stage.cluster.pods()}
-    if images != {"shale:current"}:
-        raise KubeCheckError(f"after the upgrade pods run {sorted(images)}")
+    require_image(stage, "shale:current")
     stage.report.fact("upgrade", f"{stage.workload.check()} acknowledged writes, none lost")
 
 
@@ -136,6 +138,17 @@ def _step(stage: Stage, chart: Path, name: str, chosen: Mapping[str, Any], may_c
     after = running(stage)
     if changed := {role for role in after if after[role] != before[role]} - may_change:
         raise KubeCheckError(f"the upgrade of {name} restarted {sorted(changed)}")
+
+
+def require_image(stage: Stage, image: str) -> None:
+    """Require that all roles have an image, and run the commit that it was built of."""
+    expected = stage.images[image].revision
+    for role in release.ROLES:
+        for pod in stage.cluster.pods(release.selector(role)):
+            name, found = pod["metadata"]["name"], pod["spec"]["containers"][0]["image"]
+            revision = stage.cluster.kubectl("exec", name, "--", "printenv", REVISION).strip()
+            if (found, revision) != (image, expected):
+                raise KubeCheckError(f"{name} runs {found} of {revision}; {image} of {expected} was expected")
 
 
 def running(stage: Stage) -> dict[str, set[str]]:
