@@ -1,5 +1,6 @@
 """Binaries of the cluster: built once per version from Go modules, kept in a cache outside the repository."""
 
+import json
 import os
 import shutil
 import time
@@ -15,12 +16,12 @@ MODULES = Path(__file__).with_name("modules")
 COMMANDS = ("kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl")
 """Names of the one program that is built of ``MODULES``."""
 STATE_METRICS = "kube-state-metrics"
-INSTALLED = {
-    "helm": "helm.sh/helm/v3/cmd/helm@v3.18.6",
-    STATE_METRICS: "k8s.io/kube-state-metrics/v2@v2.18.0",
-    "versitygw": "github.com/versity/versitygw/cmd/versitygw@v1.8.0",
+DOWNLOADED = {
+    "helm": ("helm.sh/helm/v3@v3.18.6", "./cmd/helm"),
+    STATE_METRICS: ("k8s.io/kube-state-metrics/v2@v2.18.0", "."),
+    "versitygw": ("github.com/versity/versitygw@v1.8.0", "./cmd/versitygw"),
 }
-"""Commands whose own modules say what they are built of."""
+"""Module and package of commands whose own modules say what they are built of."""
 DEBIAN = {
     "etcd": "etcd-server",
     "containerd": "containerd",
@@ -71,19 +72,26 @@ def build(left_out: Set[str]) -> None:
             (folder / name).symlink_to("kubernetes")
     for name in ("pause", "coredns"):
         build_one(folder / name, "-s -w", MODULES / name, env)
-    for name, module in INSTALLED.items():
+    for name, (module, package) in DOWNLOADED.items():
         if name not in left_out and not (folder / name).exists():
-            start = time.monotonic()
-            run(["go", "install", "-ldflags", "-s -w", module], env={**env, "GOBIN": str(folder)}, timeout_s=BUILD_S)
-            say(f"built {name} in {time.monotonic() - start:.0f} s")
+            build_one(folder / name, "-s -w", downloaded(module), env, package)
 
 
-def build_one(target: Path, flags: str, source: Path, env: Mapping[str, str]) -> None:
-    """Build the command of a folder of ``MODULES`` with flags of the linker, unless the cache has it."""
+def downloaded(module: str) -> Path:
+    """Return the folder of a version of a module.
+
+    ``go install`` would also ask for a list of all versions, which not every proxy has.
+    """
+    found = json.loads(run(["go", "mod", "download", "-json", module], timeout_s=BUILD_S))
+    return Path(found["Dir"])
+
+
+def build_one(target: Path, flags: str, source: Path, env: Mapping[str, str], package: str = ".") -> None:
+    """Build a command of a module with flags of the linker, unless the cache has it."""
     if target.exists():
         return
     start = time.monotonic()
-    run(["go", "build", "-ldflags", flags, "-o", str(target), "."], cwd=source, env=env, timeout_s=BUILD_S)
+    run(["go", "build", "-ldflags", flags, "-o", str(target), package], cwd=source, env=env, timeout_s=BUILD_S)
     say(f"built {target.name} in {time.monotonic() - start:.0f} s")
 
 
