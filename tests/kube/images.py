@@ -57,8 +57,6 @@ def prepare(layout: Layout, sources: Sources, *, spark: bool) -> list[Image]:
         if spark:
             builds.append((SPARK, REPOSITORY, sources.current))
         found = [_ready(layout, name, source, commit, sources.made) for name, source, commit in builds]
-    if not spark:
-        archive_of(layout, SPARK).unlink(missing_ok=True)
     require_different(found)
     return found
 

@@ -26,7 +26,7 @@ from tests.paths import REPOSITORY
 SERVICE_PORT = 8080
 CHART = REPOSITORY / "helm" / "shale"
 SPARK = "spark"
-PARTS = ("upgrade", "rotation", "store-rotation", "drain", SPARK, "rival", STATE_METRICS, "kills")
+PARTS = ("upgrade", "rotation", "store-rotation", "drain", "rival", STATE_METRICS, "kills", SPARK)
 """What may be left out, in the order in which it runs."""
 
 
@@ -100,9 +100,9 @@ def disturb(
         "rotation": partial(scenarios.rotate, stage, *chosen.tokens),
         "store-rotation": partial(store_key.rotate, stage, store, CHART, *chosen.keys),
         "drain": partial(scenarios.drain, stage),
-        SPARK: partial(spark.compact, stage),
         "rival": partial(fence, stage, layout, processes, state_metrics=state_metrics),
         "kills": partial(scenarios.kill_pods, stage, rounds),
+        SPARK: partial(spark.compact, stage, images.archive_of(layout, images.SPARK)),
     }
     for name, part in parts.items():
         if name not in left_out:
@@ -131,6 +131,9 @@ def check(layout: Layout, processes: Processes, report: Report, rounds: int, lef
         workload.start()
         stage = Stage(cluster, nodes, installed, workload, report, found)
         workload.wait_acknowledged(0.0)
+        if SPARK not in left_out:
+            for node in nodes:
+                node.start_import(images.archive_of(layout, images.SPARK))
         disturb(stage, layout, processes, store, chosen, rounds, left_out)
         workload.stop()
         start = time.monotonic()

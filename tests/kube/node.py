@@ -9,7 +9,7 @@ from tests.kube.layout import PODS, Layout, NodeLayout
 from tests.kube.processes import Processes, run, wait_for
 
 CGROUPS = Path("/sys/fs/cgroup")
-SOCKET_S, READY_S = 60.0, 180.0
+SOCKET_S, READY_S, IMPORT_S = 60.0, 180.0, 600.0
 
 
 class Node:
@@ -37,8 +37,8 @@ class Node:
         containerd = ["containerd", "--config", str(self.layout.folder / "containerd.toml")]
         self._processes.start(f"{self.name}-containerd", self.inside(*containerd))
         wait_for("containerd", SOCKET_S, lambda: self.ctr("version"))
-        for archive in sorted(self._cluster_layout.images.glob("*.tar")):
-            self.ctr("images", "import", str(archive))
+        for name in ("shale-pause", "shale-previous", "shale-current"):
+            self.ctr("images", "import", str(self._cluster_layout.images / f"{name}.tar"))
 
     def join(self) -> None:
         """Start the kubelet, by which the node joins the cluster, and what makes Services of it."""
@@ -83,6 +83,15 @@ class Node:
     def ctr(self, *arguments: str) -> str:
         """Run a command of containerd's client."""
         return run(self.inside("ctr", "--namespace=k8s.io", *arguments))
+
+    def start_import(self, archive: Path) -> None:
+        """Import an image that is needed later; it is large."""
+        command = ["ctr", "--namespace=k8s.io", "images", "import", str(archive)]
+        self._processes.start(f"{self.name}-{archive.stem}", self.inside(*command))
+
+    def wait_import(self, archive: Path) -> None:
+        """Wait until the image of an archive can be used."""
+        self._processes.wait(f"{self.name}-{archive.stem}", IMPORT_S)
 
     def process_id(self, container: str) -> int:
         """Return the id of the first process of a container.

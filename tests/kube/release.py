@@ -34,7 +34,8 @@ def values() -> dict[str, Any]:
         "database": {"url": store.DATABASE, "alias": "orders"},
         "objectStore": {"endpoint": store.ENDPOINT, "region": store.REGION, "existingSecret": STORE_SECRET},
         "auth": {"existingSecret": TOKEN_SECRET, "secretKey": "", "roleKeys": {"write": "services"}},
-        "settings": {"reader": {"manifest_poll_interval": "1s"}},
+        # Small L0s, so that the few rows of the check are flushed and compacted all the time.
+        "settings": {"reader": {"manifest_poll_interval": "1s"}, "writer": {"l0_sst_size_bytes": "64KiB"}},
         "writer": {**resources, "terminationGracePeriodSeconds": 40},
         "compactor": {**resources, "embeddedWorker": False, "terminationGracePeriodSeconds": 40},
         "worker": {**resources, "replicas": ROLES["worker"], "terminationGracePeriodSeconds": 40},

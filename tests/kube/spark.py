@@ -3,13 +3,14 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from tests.kube import release, store
 from tests.kube.cluster import Cluster, Json, summary
 from tests.kube.errors import KubeCheckError
 from tests.kube.processes import wait_for
-from tests.kube.scenarios import BACK_S, Stage, wait_roles
+from tests.kube.scenarios import BACK_S, Stage
 
 IMAGE = "shale-spark:current"
 NAME = "shale-spark"
@@ -17,7 +18,7 @@ TEMPLATE_FOLDER, TEMPLATE = "/etc/shale/spark", "executor.yaml"
 USER = 10001
 EXECUTORS = 2
 EXECUTOR = "spark-role=executor"
-COMPACTED_S, QUIET_S = 600.0, 120.0
+COMPACTED_S, QUIET_S, WRITTEN_S = 600.0, 120.0, 300.0
 RESTRICTED = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
@@ -32,14 +33,12 @@ POD_SECURITY = {
 TEMPORARY = {"volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}]}
 
 
-def compact(stage: Stage) -> None:
+def compact(stage: Stage, archive: Path) -> None:
     """Compact all L0s and runs on Spark, while no client writes; all rows must be the same afterwards."""
     cluster = stage.cluster
-    # A writer that ends writes what it holds in memory: there is at least one L0.
-    cluster.kubectl("rollout", "restart", f"deployment/{release.FULL_NAME}-writer")
-    cluster.kubectl("rollout", "status", f"deployment/{release.FULL_NAME}-writer", "--timeout=180s")
-    wait_roles(stage)
-    stage.workload.wait_acknowledged(time.monotonic())
+    for node in stage.nodes:
+        node.wait_import(archive)
+    wait_for("an L0 or a run", WRITTEN_S, lambda: sources(manifest(cluster)))
     stage.workload.stop()
     rows = stage.workload.rows()
     wait_for("the end of all other compactions", QUIET_S, lambda: _is_quiet(cluster))
