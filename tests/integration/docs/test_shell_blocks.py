@@ -38,6 +38,7 @@ BEFORE = {
         "shale kv put a 1 -u s3://bucket/tenants/t",
         "unset SHALE_URL",
     ],
+    "how-to/operate/upgrade.md": ROWS,
     "how-to/rotate-keys.md": [
         'python3 -c \'print("2026-10", "3c" * 32)\' > shale.keys',
         "export SHALE_ENCRYPTION__KEY_FILE=$PWD/shale.keys",
