@@ -250,16 +250,21 @@ text: |
 """
 
 
-@pytest.mark.parametrize("name", ["minimal", "multi-database"])
-def test_the_notes_after_an_installation(name: str, tmp_path: Path) -> None:
-    """Commands and warnings; helm template does not print them, so that an object of a copy of the chart does."""
+def notes_of(tmp_path: Path, *arguments: str) -> str:
+    """Return the notes; helm template does not print them, so that an object of a copy of the chart does."""
     chart = tmp_path / "chart"
     copytree(CHART, chart, ignore=ignore_patterns("rules", "dashboards"))
     (chart / "templates" / "NOTES.txt").rename(chart / "notes.txt")
     (chart / "templates" / "notes.yaml").write_text(NOTES.format(name="notes.txt"))
-    (notes,) = [
-        each["text"] for each in manifests("-f", str(VALUES[name]), chart=str(chart)) if each["kind"] == "Notes"
-    ]
+    (notes,) = [each["text"] for each in manifests(*arguments, chart=str(chart)) if each["kind"] == "Notes"]
+    assert isinstance(notes, str)
+    return notes
+
+
+@pytest.mark.parametrize("name", ["minimal", "multi-database"])
+def test_the_notes_after_an_installation(name: str, tmp_path: Path) -> None:
+    """Commands and warnings."""
+    notes = notes_of(tmp_path, "-f", str(VALUES[name]))
     order = [notes.index(word) for word in ("readers, workers", "compactor, gc", "and the writer last")]
     assert order == sorted(order)
     assert "helm -n default test r" in notes
@@ -267,9 +272,21 @@ def test_the_notes_after_an_installation(name: str, tmp_path: Path) -> None:
         assert "rollout status deploy/r-shale-writer" in notes
         assert "every call below /v1/admin/ is refused" in notes
         assert "every client that reaches them reads and writes" in notes
+        assert "curl -X PUT --data" in notes
     else:
         assert "rollout status deploy/r-shale-orders-writer" in notes
         assert "is refused" not in notes
+
+
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [("", "token"), (",auth.secretKey=,auth.roleKeys.write=w.token,auth.roleKeys.read=r", r"w\.token")],
+)
+def test_the_first_command_has_the_token_that_the_port_wants(values: str, key: str, tmp_path: Path) -> None:
+    notes = notes_of(tmp_path, *MINIMAL, "--set", f"auth.existingSecret=tokens{values}")
+    wanted = f"TOKEN=$(kubectl -n default get secret tokens -o jsonpath='{{.data.{key}}}' | base64 -d)"
+    assert wanted in notes
+    assert 'curl -X PUT -H "Authorization: Bearer $TOKEN" --data' in notes
 
 
 def test_pages_of_values_are_complete() -> None:
