@@ -116,7 +116,7 @@ async def measure_tools(all_: Measures) -> None:
     for _ in range(2):  # the first round also imports what the second one uses
         collector = Collector(store, ROOT, env, _OPTIONS)
         await all_.take("plan compactions", plan)
-        await all_.take("plan a collector's pass", collector.run_once)
+        await all_.take("plan a pass of the gc", collector.run_once)
         await all_.take("db info", lambda: _info(store, env))
     if all_.shape.segments <= _VERIFIED_SEGMENTS_MAX:
         target = VerifyTarget(store=store, wal_store=None, root=ROOT, env=env)

@@ -122,8 +122,8 @@ def back_pressure(check: Check) -> None:
             check.expect("SlateDBBackpressure", since_s)
 
 
-def collector_dead(check: Check) -> None:
-    """The collector is killed."""
+def gc_dead(check: Check) -> None:
+    """The gc is killed."""
     with check.place.writer(), check.place.daemon("shale_gc") as gc:
         gc.wait_for("daemon.ready")
         _scraped()
@@ -131,8 +131,8 @@ def collector_dead(check: Check) -> None:
         check.expect("SlateDBGCDown", time.monotonic())
 
 
-def collector_without_success(check: Check) -> None:
-    """No pass of a collector succeeds from its start."""
+def gc_without_success(check: Check) -> None:
+    """No pass of a gc succeeds from its start."""
     with ExitStack() as stack:
         proxy, place = check.on_s3(stack, check.place.db)
         stack.enter_context(place.writer())
@@ -194,7 +194,7 @@ def compaction_failing(check: Check) -> None:
 
 
 def boundary_lost(check: Check) -> None:
-    """A boundary file is deleted; the collector ends with 70."""
+    """A boundary file is deleted; the gc ends with 70."""
     with ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(check.place.writer())
@@ -261,8 +261,8 @@ def _fill(writer: Daemon, compacted: Path, count: int) -> None:
 SCENARIOS: dict[str, Callable[[Check], None]] = {
     each.__name__.replace("_", "-"): each
     for each in (
-        fenced, corrupt, store_down, store_never_reached, disk_full, l0_stalled, back_pressure, collector_dead,
-        collector_without_success, clock_skew, reader_stale, flapping, compaction_failing, boundary_lost,
+        fenced, corrupt, store_down, store_never_reached, disk_full, l0_stalled, back_pressure, gc_dead,
+        gc_without_success, clock_skew, reader_stale, flapping, compaction_failing, boundary_lost,
         stale_write,
     )
 }  # fmt: skip
