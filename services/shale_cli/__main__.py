@@ -12,9 +12,12 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from shale_cli.framework.daemons import DAEMON_ALIASES, DAEMONS, VERBS
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 TOPICS = ("exit-codes", "options", "man")
 """The topics of ``shale help``."""
@@ -26,8 +29,18 @@ GC_THRESHOLD = 20_000
 """New containers between two collections; Python's default is 700."""
 
 
+def print_unexpected(kind: type[BaseException], error: BaseException, trace: "TracebackType | None") -> None:
+    """Print the traceback of an error that no command expects, without the passwords of its URLs."""
+    import traceback
+
+    from shale.core.url_secrets import without_url_secrets
+
+    sys.stderr.write(without_url_secrets("".join(traceback.format_exception(kind, error, trace))))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code (docs/reference/exit-codes.md)."""
+    sys.excepthook = print_unexpected
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given == ["healthcheck"]:
         from shale_cli.framework.probe import probe

@@ -1,18 +1,26 @@
-"""Hides passwords and signatures in URLs, for logs, messages and the printed settings."""
+"""Hides passwords, tokens and signatures in URLs, for logs, messages and the printed settings."""
 
 import re
 
 HIDDEN = "***"
-_SIGNED_URL = re.compile(r"(?i)([?&](?:x-amz-signature|x-amz-credential|x-amz-security-token|sig|signature)=)[^&\s]+")
+_QUERY_SECRET = re.compile(
+    r"(?i)([?&;](?:sig|x-amz-credential|x-goog-credential|awsaccesskeyid|googleaccessid"
+    r"|[\w.-]*(?:token|password|passwd|pwd|secret|signature|api_?key)[\w.-]*)=)[^&;\s\"']+"
+)
+"""Signed URLs of S3, GCS and Azure, and parameters that are called like a secret.  A request may show only its path."""
 # A password may hold a slash that should have been encoded.
 _URL_PASSWORD = re.compile(r"(://[^/\s:@]*:)[^\s@\"']+@")
+_HTTP_USERINFO = re.compile(r"(?i)(https?://)[^/\s:@\"']+@")
+"""Some servers take a token in place of a name and a password."""
 
 
 def without_url_secrets(text: str) -> str:
-    """Return the text with the passwords and signatures of its URLs hidden."""
-    if "://" not in text:
+    """Return the text with the passwords, tokens and signatures of its URLs hidden."""
+    if "=" in text:
+        text = _QUERY_SECRET.sub(rf"\1{HIDDEN}", text)
+    if "@" not in text or "://" not in text:
         return text
-    return _URL_PASSWORD.sub(rf"\1{HIDDEN}@", _SIGNED_URL.sub(rf"\1{HIDDEN}", text))
+    return _HTTP_USERINFO.sub(rf"\1{HIDDEN}@", _URL_PASSWORD.sub(rf"\1{HIDDEN}@", text))
 
 
 def without_userinfo(address: str) -> str:

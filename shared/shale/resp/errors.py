@@ -39,9 +39,12 @@ def shown(name: bytes) -> str:
 
 
 def unknown_command(args: Sequence[bytes]) -> str:
-    """Return the reply to an unknown command; it quotes the first arguments, as Redis does."""
+    """Return the reply to an unknown command; it quotes the first arguments, as Redis does.
+
+    Those of ``ACL``, which Redis knows, may be passwords.
+    """
     begin, room = "", SHOWN_BYTES_MAX
-    for arg in args[1:]:
+    for arg in args[1:] if args[0].upper() != b"ACL" else ():
         if room <= 0:
             break
         part = f"'{shown(arg[:room])}' "

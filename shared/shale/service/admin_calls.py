@@ -51,15 +51,15 @@ def flag(request: Request, name: str) -> bool:
     """Read one boolean query parameter; reject all others, so that no misspelled parameter is ignored."""
     for given, value in request.query_params.multi_items():
         if given != name or value not in ("true", "false"):
-            raise bad_request(f"?{given}={value}: the only query of this call is {name}=true or {name}=false")
+            raise bad_request(f"?{given}: the only query of this call is {name}=true or {name}=false")
     return one_query(request, name) == "true"
 
 
 def one_query(request: Request, name: str) -> str | None:
     """Return the only query parameter of a call; ``None`` if it is absent."""
-    for given, value in request.query_params.multi_items():
+    for given, _ in request.query_params.multi_items():
         if given != name:
-            raise bad_request(f"?{given}={value}: the only query of this call is {name}")
+            raise bad_request(f"?{given}: the only query of this call is {name}")
     if len(request.query_params.multi_items()) > 1:
         raise bad_request(f"?{name}=: give it only once")
     return request.query_params.get(name)

@@ -1,5 +1,6 @@
 """Sets OpenTelemetry's SDK up for a daemon: OTLP over HTTP, with the standard variables ``OTEL_…``."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,6 +10,7 @@ from shale.service.build import version
 from shale.service.config.tracing_section import TracingSection
 from shale.telemetry import tracing
 
+HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
 FLUSH_MS = 2000
 """How long the last spans may take at the end of a process."""
 
@@ -33,6 +35,7 @@ def exported_traces(section: TracingSection, env: Env, *, role: str, db: str) ->
         raise InvalidRequestError(
             f"tracing.enabled needs OpenTelemetry, and {error.name} is not installed: pip install 'shale[otel]'"
         ) from error
+    logging.getLogger("opentelemetry.util.re").addFilter(_hide_header)
     ours = Resource({"service.name": f"shale-{role}", "service.version": version()})
     # The variables OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win.
     resource = ours.merge(OTELResourceDetector().detect())
@@ -47,3 +50,9 @@ def exported_traces(section: TracingSection, env: Env, *, role: str, db: str) ->
         tracing.enable(None)
         provider.force_flush(FLUSH_MS)
         provider.shutdown()
+
+
+def _hide_header(record: logging.LogRecord) -> bool:
+    """Replace a warning about a header that is not ``name=value``: it quotes the header, which may be a token."""
+    record.msg, record.args = f"{HEADERS}: a header was ignored: write name=value, with values as in URLs", ()
+    return True

@@ -39,7 +39,7 @@ class KeyFormatter:
 
 
 def redact(_logger: WrappedLogger, _method: str, line: EventDict) -> EventDict:
-    """Hide fields with names of secrets, passwords in URLs and signatures of signed URLs."""
+    """Hide fields with names of secrets, and secrets in URLs, also in texts of exceptions."""
     for name, value in line.items():
         line[name] = HIDDEN if _SECRET_NAME.search(name) else _without_secrets(value)
     return line
@@ -82,9 +82,11 @@ def configure_logging(
     """
     out = stream if stream is not None else sys.stderr
     as_json = format_ == "json" or (format_ == "auto" and not out.isatty())
-    colored = structlog.dev.ConsoleRenderer(colors=out.isatty(), timestamp_key="ts")
+    colored = structlog.dev.ConsoleRenderer(
+        colors=out.isatty(), timestamp_key="ts", exception_formatter=structlog.dev.plain_traceback
+    )
     handler = logging.StreamHandler(out)
-    handler.setFormatter(json_formatter(full_keys=full_keys) if as_json else _formatter([colored], full_keys=full_keys))
+    handler.setFormatter(json_formatter(full_keys=full_keys) if as_json else _console_formatter(colored, full_keys))
     RECENT_EVENTS.setFormatter(json_formatter())
     root = logging.getLogger()
     root.handlers[:] = [handler, RECENT_EVENTS]
@@ -97,12 +99,17 @@ def configure_logging(
 def json_formatter(*, full_keys: bool = False) -> logging.Formatter:
     """Return the formatter of JSON lines."""
     tracebacks = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
-    last: list[Processor] = [structlog.processors.ExceptionRenderer(tracebacks), _in_order, _render_json]
-    return _formatter(last, full_keys=full_keys)
+    render_exception = structlog.processors.ExceptionRenderer(tracebacks)
+    return _formatter(render_exception, [_in_order, _render_json], full_keys=full_keys)
 
 
-def _formatter(last: list[Processor], *, full_keys: bool) -> logging.Formatter:
-    """Return a formatter of all records; ``last`` renders the line."""
+def _console_formatter(renderer: Processor, full_keys: bool) -> logging.Formatter:
+    """Return the formatter of a console, whose tracebacks are Python's: those of rich show local variables."""
+    return _formatter(structlog.processors.ExceptionRenderer(), [renderer], full_keys=full_keys)
+
+
+def _formatter(render_exception: Processor, last: list[Processor], *, full_keys: bool) -> logging.Formatter:
+    """Return a formatter of all records; ``last`` renders the line, after all secrets are hidden."""
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -115,6 +122,7 @@ def _formatter(last: list[Processor], *, full_keys: bool) -> logging.Formatter:
             _component_of_others,
             KeyFormatter(full=full_keys),
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            render_exception,
             redact,
             *last,
         ],

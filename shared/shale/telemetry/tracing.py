@@ -14,6 +14,7 @@ from math import inf, log
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from shale.core.url_secrets import without_url_secrets
 from shale.env import Env
 
 if TYPE_CHECKING:
@@ -46,9 +47,18 @@ class RecordedSpan(AbstractContextManager["RecordedSpan"]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         _is_recording.reset(self._token)
-        if error is not None:
-            self.set("error.type", getattr(error, "kind", type(error).__name__))
+        if isinstance(error, Exception):
+            self._record_error(error)
         self._scope.__exit__(kind, error, traceback)
+
+    def _record_error(self, error: Exception) -> None:
+        """Add an error and its message; OpenTelemetry would also add the secrets in its URLs."""
+        from opentelemetry.trace import Status, StatusCode
+
+        message = without_url_secrets(str(error))
+        self.set("error.type", getattr(error, "kind", type(error).__name__))
+        self._otel.add_event("exception", {"exception.type": type(error).__name__, "exception.message": message})
+        self._otel.set_status(Status(StatusCode.ERROR, message))
 
     @property
     def trace_id(self) -> str:
@@ -177,7 +187,13 @@ class Tracing:
 
     def _record(self, name: str, attributes: Attributes, **options: Any) -> RecordedSpan:
         return RecordedSpan(
-            self._tracer.start_as_current_span(name, attributes=self._attributes | attributes, **options)
+            self._tracer.start_as_current_span(
+                name,
+                attributes=self._attributes | attributes,
+                record_exception=False,
+                set_status_on_exception=False,
+                **options,
+            )
         )
 
 

@@ -1,4 +1,4 @@
-"""Passwords and signatures in URLs are hidden."""
+"""Passwords, tokens and signatures in URLs are hidden."""
 
 import pytest
 
@@ -13,11 +13,20 @@ from shale.core.url_secrets import without_url_secrets, without_userinfo
         ("http://user:p/w@host and s3://b/db", "http://user:***@host and s3://b/db"),
         ('in URI: "postgresql://user:pw@[bad/db"', 'in URI: "postgresql://user:***@[bad/db"'),
         ("https://host/a?X-Amz-Signature=abc&b=1", "https://host/a?X-Amz-Signature=***&b=1"),
+        ("PUT /c/b?se=2026&sig=a%2Fb&sp=r HTTP/1.1", "PUT /c/b?se=2026&sig=***&sp=r HTTP/1.1"),
+        ("gs://?X-Goog-Credential=a@b&X-Goog-Signature=c", "gs://?X-Goog-Credential=***&X-Goog-Signature=***"),
+        ("?AWSAccessKeyId=a&Signature=b&Expires=1", "?AWSAccessKeyId=***&Signature=***&Expires=1"),
+        ("mysql://host/db?password=a&ssl=1", "mysql://host/db?password=***&ssl=1"),
+        ("sc://host:1/;token=abc;use_ssl=true", "sc://host:1/;token=***;use_ssl=true"),
+        ("http://host/v1/admin/flush?access_token=abc", "http://host/v1/admin/flush?access_token=***"),
+        ("https://only-a-token@host/a", "https://***@host/a"),
+        ("postgresql://user@host/db", "postgresql://user@host/db"),
+        ("token=abc is no query", "token=abc is no query"),
         ("http://127.0.0.1:9464/metrics", "http://127.0.0.1:9464/metrics"),
         ("no URL: a@b", "no URL: a@b"),
     ],
 )
-def test_passwords_and_signatures_in_text(text: str, shown: str) -> None:
+def test_passwords_tokens_and_signatures_in_text(text: str, shown: str) -> None:
     assert without_url_secrets(text) == shown
 
 

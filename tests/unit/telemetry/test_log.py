@@ -98,16 +98,40 @@ def test_rate_limit_forgets_the_count_when_it_reports_it() -> None:
     assert [limit.admit("e", "t", at) for at in (0.0, 0.5, 1.0, 1.2, 3.0)] == [0, None, 1, None, 1]
 
 
-def test_tracebacks_are_frames_without_local_variables(lines: io.StringIO) -> None:
-    password = "hunter2"
+PASSWORD = "hunter2"
+
+
+def _fail(password: str) -> None:
+    url = f"http://user:{password}@store:1/a?sig={password}"
     try:
-        raise ValueError("boom" + password[:0])
+        raise ConnectionError(f"{url} is away")
+    except ConnectionError as error:
+        raise ValueError("boom at " + url) from error
+
+
+def test_tracebacks_are_frames_without_local_variables_and_secrets(lines: io.StringIO) -> None:
+    try:
+        _fail(PASSWORD)
     except ValueError as error:
         get_logger("service").error(Event.DAEMON_FAILED, error=error, exc_info=True)
     (line,) = _read(lines)
     assert "hunter2" not in lines.getvalue()
-    assert line["error"] == "boom"
+    assert line["error"] == "boom at http://user:***@store:1/a?sig=***"
     assert isinstance(line["exception"], list)
+    assert "is away" in lines.getvalue()
+
+
+def test_tracebacks_on_a_console_have_neither(lines: io.StringIO) -> None:
+    console = io.StringIO()
+    configure_logging(level="info", format_="console", stream=console)
+    try:
+        _fail(PASSWORD)
+    except ValueError as error:
+        get_logger("service").error(Event.DAEMON_FAILED, error=error, exc_info=True)
+        logging.getLogger("asyncio").exception("a task failed")
+    assert PASSWORD not in console.getvalue()
+    assert console.getvalue().count("ConnectionError: http://user:***@store:1/a?sig=*** is away") == 2
+    assert console.getvalue().count('raise ValueError("boom at " + url) from error') == 2
 
 
 @pytest.mark.parametrize(

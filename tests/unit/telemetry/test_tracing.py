@@ -68,9 +68,14 @@ def test_a_job_inside_a_request_has_a_trace_of_its_own(spans: Spans) -> None:
 
 def test_an_error_is_named(spans: Spans) -> None:
     with pytest.raises(UnavailableError), tracing.job("compaction.job"):
-        raise UnavailableError("the store is away")
+        raise UnavailableError("http://user:hunter2@store:1 is away")
     (span,) = spans.ended()
-    assert span.status.status_code is StatusCode.ERROR
+    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "http://user:***@store:1 is away")
+    (event,) = span.events
+    assert event.attributes == {
+        "exception.type": "UnavailableError",
+        "exception.message": "http://user:***@store:1 is away",
+    }
     assert (span.attributes or {})["error.type"] == UnavailableError.kind
 
 

@@ -23,6 +23,7 @@ from shale.service.config.source_names import DEFAULT_FILE, PREFIX, SHORT_NAMES,
 
 ROLES = ("writer", "compactor", "worker", "gc", "reader")
 
+_QUOTED = re.compile(r"'([^']*)'")
 _TOO_LONG = re.compile(r"[0-9_]{4000,}")
 CONFIG_FILES_VARIABLE = ("config",)
 """``SHALE_CONFIG`` is a colon-separated list of files; ``config_files`` reads it."""
@@ -166,7 +167,7 @@ def _read_toml(file: Path, text: str) -> Any:
     except tomllib.TOMLDecodeError as error:
         raise InvalidRequestError(f"{file}: {error}") from error
     except ValueError as error:
-        raise _too_long(file, text, error) from error
+        raise _too_long(file, text, error) from None
 
 
 def _read_yaml(file: Path, text: str) -> Any:
@@ -175,9 +176,22 @@ def _read_yaml(file: Path, text: str) -> Any:
     try:
         return yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
-        raise InvalidRequestError(f"{file}: {' '.join(str(error).split())}") from error
+        # The text of the error quotes the line, which may hold a secret.
+        mark = getattr(error, "problem_mark", None)
+        place = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
+        raise InvalidRequestError(f"{file}: invalid YAML{place}: {_problem(error)}") from None
     except ValueError as error:
-        raise _too_long(file, text, error) from error
+        raise _too_long(file, text, error) from None
+
+
+def _problem(error: Exception) -> str:
+    """Return what is wrong with YAML, without text of the file."""
+    return _without_quotes(str(getattr(error, "problem", None) or type(error).__name__))
+
+
+def _without_quotes(text: str) -> str:
+    """Leave out what a message quotes, unless it is one character or the name of a token, such as ``<stream end>``."""
+    return _QUOTED.sub(lambda found: found[0] if len(found[1]) < 2 or found[1][0] in "<\\" else "…", text)
 
 
 def _too_long(file: Path, text: str, error: ValueError) -> InvalidRequestError:
@@ -188,7 +202,7 @@ def _too_long(file: Path, text: str, error: ValueError) -> InvalidRequestError:
             return InvalidRequestError(
                 f"{file}: line {number}, {line[: found.start() + 8].strip()}…: a number too long"
             )
-    return InvalidRequestError(f"{file}: {error}")
+    return InvalidRequestError(f"{file}: {_without_quotes(str(error))}")
 
 
 def known_setting(model: type[BaseModel], names: Names) -> bool:

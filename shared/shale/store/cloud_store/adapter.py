@@ -224,14 +224,14 @@ class CloudStore:
             translate_errors.check_bucket(error, self._url)
             return None
         except (BaseError, PermissionError, NotImplementedError, ValueError) as error:
-            raise translate_errors.translated(error, self._url, op, key) from error
+            raise translate_errors.translated(error, self._url, op, key) from None  # its text may hold secrets
 
     async def _write(self, op: str, key: str, work: Callable[[], T]) -> T:
         """Run a write in a thread; a missing object means a missing bucket."""
         try:
             return await self._hop(work)
         except (FileNotFoundError, BaseError, PermissionError, NotImplementedError, ValueError) as error:
-            raise translate_errors.translated(error, self._url, op, key) from error
+            raise translate_errors.translated(error, self._url, op, key) from None  # its text may hold secrets
 
     async def _hop(self, work: Callable[[], T]) -> T:
         """Call in a thread.  A cancelled caller returns at once; the request goes on and may succeed."""

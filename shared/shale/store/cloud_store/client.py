@@ -63,7 +63,7 @@ def _backend(url: str, options: StoreOptions, retry_config: Mapping[str, Any]) -
     except (BaseError, ValueError) as error:
         reason = translate_errors.first_line(error)
         hint = next((f": {hint}" for text, hint in _HINTS.items() if text in reason), "")
-        raise InvalidRequestError(f"{url}: {reason}{hint}") from error
+        raise InvalidRequestError(f"{url}: {reason}{hint}") from None
 
 
 def _endpoints(url: str, config: Mapping[str, str]) -> list[str]:

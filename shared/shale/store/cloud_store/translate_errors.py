@@ -1,7 +1,8 @@
 """Translates obstore's exceptions.
 
 obstore's exceptions depend on the backend, and some conditions are only in the text, which is several pages long,
-contains URLs that may be signed, and ends in a dump of Rust values.  Shale's errors keep one line of it.
+contains URLs that may be signed, and ends in a dump of Rust values.  Shale's errors keep one line of it, without
+secrets, and do not have the original error as their cause: a traceback would show all of it.
 """
 
 import re
@@ -14,6 +15,7 @@ from obstore.exceptions import (
     UnauthenticatedError,
 )
 
+from shale.core.url_secrets import HIDDEN, without_url_secrets
 from shale.errors import AccessDenied, AlreadyExists, NotFoundError, Precondition, ShaleError
 from shale.store.adapter_errors import NotSupported, RequestFailed
 from shale.telemetry.error_types import ErrorType
@@ -22,6 +24,12 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _QUERY = re.compile(r"(https?://[^\s?]+)\?\S*")
 _PREAMBLE = re.compile(r"^Generic \w+ error: (Error performing list request: )?")
 _REASON = re.compile(r'(?:message|error): "([^"]+)"')
+_SCHEMES = "bearer|basic|sharedkey|aws4-hmac-sha256"
+_QUOTED_SECRETS = (
+    re.compile(rf"(?i)\b((?:x-amz-security-token|(?:proxy-)?authorization)\s*:\s*(?:(?:{_SCHEMES})\s+)?)[^\s,<]+"),
+    re.compile(r"(?i)((?:credential|signature)\s*=\s*|<(?:awsaccesskeyid|signatureprovided)>)[^\s,<]+"),
+)
+"""Secrets of requests that servers quote in their answers, as S3 does if a signature does not match."""
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist")
 _DENIED = re.compile(r"\(code: AccessDenied\)")
 """In the answer to a request that deletes several objects, whose own status is 200."""
@@ -81,7 +89,7 @@ def check_bucket(error: FileNotFoundError, url: str) -> None:
         NotFoundError: the bucket does not exist.
     """
     if _NO_BUCKET.search(str(error)):
-        raise NotFoundError(f"{url}: there is no such bucket") from error
+        raise NotFoundError(f"{url}: there is no such bucket") from None
 
 
 def first_line(error: BaseException) -> str:
@@ -92,7 +100,14 @@ def first_line(error: BaseException) -> str:
         line = f"{line}: {reasons[-1]}"
     elif _TIMEOUT.search(dump):
         line = f"{line}: timed out"
+    line = _without_secrets(line)
     return line if len(line) <= 400 else line[:400] + "…"
+
+
+def _without_secrets(line: str) -> str:
+    for pattern in _QUOTED_SECRETS:
+        line = pattern.sub(rf"\1{HIDDEN}", line)
+    return without_url_secrets(line)
 
 
 def _type_of(text: str, status: str) -> ErrorType:
