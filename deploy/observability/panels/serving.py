@@ -35,6 +35,13 @@ HTTP = Row(
             rate("shale_quota_refusals_total", "db, role"),
         ),
         one(
+            "Admin calls over their limit",
+            "Calls of the admin port that `admin.requests_per_second` has refused, by the role of the token.",
+            "ops",
+            "{{db}} {{role}}",
+            rate("shale_admin_quota_refusals_total", "db, role"),
+        ),
+        one(
             "In flight",
             "`http.max_concurrent_requests` is the limit.",
             "short",

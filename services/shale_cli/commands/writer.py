@@ -1,5 +1,6 @@
 """``shale writer promote``: makes a standby the writer; without a verb, ``shale writer`` is the daemon."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -38,8 +39,7 @@ def promote(
     Returns when the standby is the writer, which takes as long as it replays the WAL; --timeout limits that.
     """
     options: GlobalOptions = context.obj
-    token = admin_token(admin_token_file)
-    raise SystemExit(run_reporting_errors(options, lambda: _promote(options, _url(admin), token)))
+    raise SystemExit(run_reporting_errors(options, lambda: _promote(options, _url(admin), admin_token_file)))
 
 
 def _url(admin: str | None) -> str:
@@ -50,18 +50,19 @@ def _url(admin: str | None) -> str:
     return given if "://" in given else f"http://{given}"
 
 
-def _promote(options: GlobalOptions, url: str, token: str | None) -> int:
+def _promote(options: GlobalOptions, url: str, token_file: Path | None) -> int:
     import anyio
 
-    from shale.client.client import Client
+    from shale.client.client import client_without_repeats
     from shale.errors import AccessDenied
 
     configure_verbose_logging(options)
     wait_s = parse_timeout(options) or WAIT_S
+    token = admin_token(token_file)
 
     async def ask() -> dict[str, object]:
-        # One attempt: the caller decides whether to repeat a takeover.
-        async with Client(url, token=token, timeout=wait_s, total_timeout=wait_s, attempts=1) as client:
+        # The caller decides whether to repeat a takeover that may have happened.
+        async with client_without_repeats(url, token=token, timeout=wait_s, total_timeout=wait_s) as client:
             answer: dict[str, object] = (await client.send("POST", "/v1/admin/promote")).json()
             return answer
 

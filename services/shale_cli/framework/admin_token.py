@@ -22,6 +22,13 @@ AdminTokenFile = Annotated[
 
 
 def admin_token(file: Path | None) -> str | None:
-    """Return the token of a file, otherwise that of the environment; ``None`` without one."""
-    text = os.environ.get(VARIABLE, "") if file is None else file.read_text()
-    return text.strip() or None
+    """Return the token of a file, otherwise that of the environment; ``None`` without one.
+
+    Raises:
+        InvalidRequestError: the file holds no token.
+    """
+    if file is not None:
+        from shale.client.authorization import token_of_file
+
+        return token_of_file(file)
+    return os.environ.get(VARIABLE, "").strip() or None

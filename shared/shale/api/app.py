@@ -20,7 +20,7 @@ from shale.api.settings import HttpSection
 from shale.env import Env
 from shale.errors import ShaleError
 from shale.service.access import AccessTokens, Quota, Role
-from shale.service.http.bearer import BearerAuth
+from shale.service.http.bearer import BearerAuth, use_quota
 from shale.service.http.bodies import JSON
 from shale.service.http.problems import Problem, busy, problem_from, response
 from shale.service.http.request_id import safe_request_id
@@ -200,11 +200,7 @@ class Api:
         Raises:
             Problem: the quota of the caller is used up (429).
         """
-        pause_s = quota.admit()
-        if pause_s is not None:
-            problem = busy(quota.refusal(pause_s), status=HTTPStatus.TOO_MANY_REQUESTS)
-            problem.headers["Retry-After"] = str(pause_s)
-            raise problem
+        use_quota(quota)
         receive = call.receive
 
         async def receive_and_count() -> Message:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -11,6 +12,7 @@ import anyio
 import httpx
 import msgpack
 
+from shale.client.authorization import authorization
 from shale.client.errors import SnapshotExpired
 from shale.client.ops import Compare, Ops, WriteResult, expiry_headers
 from shale.client.retry import ClientRetryPolicy
@@ -18,6 +20,7 @@ from shale.client.scans import MSGPACK, RemoteScan
 from shale.core.bytes_like import BytesLike
 from shale.core.settings_values import Duration, parse_duration_ms
 from shale.core.ttl import Timestamp, Ttl
+from shale.core.url_secrets import without_url_secrets
 from shale.engine.read.read_point import Durability
 from shale.env import Env
 from shale.errors import InvalidRequestError, NotFoundError, UnavailableError
@@ -88,17 +91,19 @@ class Client:
         env: Env | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._url = url
+        self._url = without_url_secrets(url)
         self._env = env if env is not None else Env.system()
         self._retry_policy = ClientRetryPolicy(
-            attempts, parse_duration_ms(total_timeout, name="total_timeout") / 1000, self._env
+            attempts,
+            parse_duration_ms(total_timeout, name="total_timeout") / 1000,
+            self._env,
         )
-        self._http = httpx.AsyncClient(
-            base_url=url,
-            timeout=parse_duration_ms(timeout, name="timeout") / 1000,
-            headers={"Authorization": f"Bearer {token}"} if token is not None else None,
-            transport=transport,
-        )
+        timeout_s = parse_duration_ms(timeout, name="timeout") / 1000
+        headers = authorization(token)
+        try:
+            self._http = httpx.AsyncClient(base_url=url, timeout=timeout_s, headers=headers, transport=transport)
+        except httpx.InvalidURL:  # its text may be a part of the URL
+            raise InvalidRequestError(f"{self._url} is not a URL such as http://127.0.0.1:8080") from None
 
     async def __aenter__(self) -> Self:
         return self
@@ -314,6 +319,13 @@ class Client:
         finally:
             with anyio.CancelScope(shield=True):
                 await response.aclose()
+
+
+def client_without_repeats(url: str, **options: Any) -> Client:
+    """Return a client that sends a request again only after 429, when nothing was done; takes the same options."""
+    client = Client(url, **options)
+    client._retry_policy = replace(client._retry_policy, repeat_unanswered=False)
+    return client
 
 
 def _kv(key: BytesLike) -> str:

@@ -27,11 +27,16 @@ Send = Callable[[], Awaitable[httpx.Response]]
 
 @dataclass(frozen=True, slots=True)
 class ClientRetryPolicy:
-    """Limits the attempts of one request to ``attempts``, and all of them with their pauses to ``total_s`` seconds."""
+    """Limits the attempts of one request to ``attempts``, and all of them with their pauses to ``total_s`` seconds.
+
+    ``repeat_unanswered``: whether to send a request again that got no answer or 503, so that it may have been executed.
+    After 429 nothing was done.
+    """
 
     attempts: int
     total_s: float
     env: Env
+    repeat_unanswered: bool = True
 
     async def request(self, url: str, send: Send) -> httpx.Response:
         """Send a request until it succeeds.
@@ -44,7 +49,7 @@ class ClientRetryPolicy:
         """
         end_s = self.env.clock.monotonic_s() + self.total_s
         for attempt in range(1, self.attempts + 1):
-            requested_s = 0.0
+            requested_s, may_repeat = 0.0, self.repeat_unanswered
             try:
                 response = await send()
             except httpx.TransportError as failure:
@@ -58,8 +63,9 @@ class ClientRetryPolicy:
                 if response.status_code not in _RETRYABLE:
                     raise error
                 requested_s = _retry_after_s(response)
+                may_repeat |= response.status_code == HTTPStatus.TOO_MANY_REQUESTS
             pause_s = self.pause_s(attempt, requested_s)
-            if attempt == self.attempts or self.env.clock.monotonic_s() + pause_s > end_s:
+            if not may_repeat or attempt == self.attempts or self.env.clock.monotonic_s() + pause_s > end_s:
                 raise error
             await anyio.sleep(pause_s)
         raise AssertionError("the last attempt returns or raises")

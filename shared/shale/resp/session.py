@@ -211,7 +211,7 @@ class RespSession:
         if quotas is not None and quotas.is_limiting:
             problem = self._use_quota(quotas, command, args)
             if problem is not None:
-                return self._refuse(command.name, problem)
+                return self._deny(command, "quota", problem)
         if self.queue is not None and not command.is_immediate:
             return self._enqueue(command, args)
         return await self.run(command, args)

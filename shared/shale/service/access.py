@@ -1,7 +1,7 @@
 """Who may do what on a port, and how much: bearer tokens with roles and quotas.
 
 Roles are for HTTP, RESP, the admin port and the console.  A role includes those below it: ``read`` < ``write`` <
-``admin``.  Quotas are for the data ports, HTTP and RESP.
+``admin``.  A token has one quota for the data ports, HTTP and RESP, and another one for the admin port.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,6 +18,7 @@ from shale.telemetry.instruments import Counter
 from shale.telemetry.metrics import Metrics
 
 RETRY_AFTER_MAX_S = 86_400
+ADMIN_SETTING = "admin.requests_per_second"
 
 
 class Role(IntEnum):
@@ -49,11 +50,12 @@ UNLIMITED = Rates()
 class Quota:
     """The buckets of one token, or of all clients without a token whose calls need one role."""
 
-    __slots__ = ("_bytes", "_clock", "_refusals", "_requests", "role")
+    __slots__ = ("_bytes", "_clock", "_refusals", "_requests", "_setting", "role")
 
-    def __init__(self, role: Role, rates: Rates, clock: Clock, refusals: Counter) -> None:
+    def __init__(self, role: Role, rates: Rates, clock: Clock, refusals: Counter, setting: str) -> None:
         now_s = clock.monotonic_s()
         self.role = role
+        self._setting = setting
         self._clock = clock
         self._refusals = refusals
         self._requests = TokenBucket(rates.requests, now_s)
@@ -75,7 +77,7 @@ class Quota:
 
     def refusal(self, pause_s: int) -> str:
         """Return the message to a client whose request was refused."""
-        return f"quotas.{self.role.label} is used up, and nothing was done: try again after {pause_s} s"
+        return f"{self._setting} is used up, and nothing was done: try again after {pause_s} s"
 
     def take_bytes(self, size_bytes: int) -> None:
         """Count received bytes of admitted requests."""
@@ -89,14 +91,18 @@ class Quota:
 
 
 class Quotas:
-    """The quotas of all tokens of one process.
+    """The quotas of all tokens of one process, for the data ports or for the admin port.
 
     ``is_limiting``: whether any role has a limit; without one, ports need not ask for the quota of a token.
     """
 
-    def __init__(self, clock: Clock, metrics: Metrics, rates: Mapping[Role, Rates] | None = None) -> None:
+    def __init__(
+        self, clock: Clock, metrics: Metrics, rates: Mapping[Role, Rates] | None = None, *, is_admin: bool = False
+    ) -> None:
         self._clock = clock
-        self._refusals = {role: metrics.counter("shale_quota_refusals_total", role=role.label) for role in Role}
+        name = "shale_admin_quota_refusals_total" if is_admin else "shale_quota_refusals_total"
+        self._refusals = {role: metrics.counter(name, role=role.label) for role in Role}
+        self._settings = {role: ADMIN_SETTING if is_admin else f"quotas.{role.label}" for role in Role}
         self._rates = rates or {}
         self._quotas: dict[tuple[Role, bytes | None], Quota] = {}
         self.is_limiting = _any_limit(self._rates)
@@ -105,7 +111,8 @@ class Quotas:
         """Return the quota of a known token with its role; without a token, that of the role which the call needs."""
         quota = self._quotas.get((role, token))
         if quota is None:
-            quota = Quota(role, self._rates.get(role, UNLIMITED), self._clock, self._refusals[role])
+            rates = self._rates.get(role, UNLIMITED)
+            quota = Quota(role, rates, self._clock, self._refusals[role], self._settings[role])
             self._quotas[role, token] = quota
         return quota
 

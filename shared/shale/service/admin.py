@@ -21,7 +21,7 @@ from shale.service.access import AccessTokens
 from shale.service.audit import AuditMiddleware
 from shale.service.build import FORMATS, revision, version
 from shale.service.health import Health, HealthReport
-from shale.service.http.bearer import BearerAuthMiddleware
+from shale.service.http.bearer import READING_METHODS, BearerAuthMiddleware
 from shale.service.http.problems import Problem, response
 from shale.service.shutdown import FinalScrapes
 from shale.telemetry.events import Event
@@ -72,7 +72,14 @@ class AdminApp:
         self.asgi = AuditMiddleware(protected, PREFIX, self.tokens, metrics, Env.system().ids if ids is None else ids)
 
     def add_route(self, route: BaseRoute) -> None:
-        """Add a route, for example the writer's flush."""
+        """Add a route, for example the writer's flush.
+
+        Raises:
+            ValueError: it may change something, and is outside the paths that need the role admin and are audited.
+        """
+        methods = getattr(route, "methods", None) or ()
+        if not READING_METHODS.issuperset(methods) and not getattr(route, "path", "").startswith(PREFIX):
+            raise ValueError(f"{route}: a route with {', '.join(sorted(methods))} must be below {PREFIX}")
         self._app.router.routes.append(route)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -11,6 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bound_contextvars
 
+from shale.core.url_secrets import without_url_secrets
 from shale.env import Ids
 from shale.service.access import AccessTokens
 from shale.service.http.bearer import READING_METHODS, token_of
@@ -22,7 +23,7 @@ from shale.telemetry.metrics import Metrics
 
 NO_ROLE = "none"
 OUTCOMES = ("completed", "failed", "refused")
-_REFUSALS = {401: "unauthorized", 403: "forbidden"}
+_REFUSALS = {401: "unauthorized", 403: "forbidden", 429: "quota"}
 _FINGERPRINT_DIGITS = 8
 _PATH_MAX = 1024
 
@@ -50,10 +51,12 @@ class AuditLog:
         self._counts["failed"].inc()
         log.info(Event.ADMIN_CALL_FAILED, **fields)
 
-    def refused(self, error_type: str, **fields: object) -> None:
+    def refused(self, reason: str, **fields: object) -> None:
         """Record a call that was not allowed."""
         self._counts["refused"].inc()
-        log.warning(Event.ADMIN_CALL_REFUSED, **fields, error_type=error_type)
+        # Lines with an error type are limited to one per second: strangers must not fill the disk.
+        limited = {"error_type": reason} if fields["role"] == NO_ROLE else {}
+        log.warning(Event.ADMIN_CALL_REFUSED, **fields, reason=reason, **limited)
 
 
 class AuditMiddleware:
@@ -122,5 +125,5 @@ class AuditMiddleware:
             "fingerprint": None if token is None or role is None else fingerprint(token),
             "client": None if client is None else f"{client[0]}:{client[1]}",
             "method": scope["method"],
-            "path": (f"{scope['path']}?{query}" if query else scope["path"])[:_PATH_MAX],
+            "path": without_url_secrets(f"{scope['path']}?{query}" if query else scope["path"])[:_PATH_MAX],
         }

@@ -17,7 +17,7 @@ from shale.core.url_secrets import without_url_secrets
 from shale.env import Env
 from shale.format.names import boundary_key, wal_prefix
 from shale.service import lean_structlog
-from shale.service.access import AccessTokens
+from shale.service.access import AccessTokens, Quotas
 from shale.service.admin import AdminApp, register_process_metrics
 from shale.service.audit_file import open_audit_file
 from shale.service.build import version
@@ -90,7 +90,10 @@ class _Shell(Generic[S]):
         self._metrics = Metrics(db=self._label)
         self._health = Health(self._env.clock, self._metrics)
         self._log = get_logger(self._settings.ROLE)
-        self._admin_tokens = AccessTokens(self._settings.admin_tokens(), required=self._settings.requires_admin_token())
+        self._admin_quotas = Quotas(self._env.clock, self._metrics, self._settings.admin.rates(), is_admin=True)
+        self._admin_tokens = AccessTokens(
+            self._settings.admin_tokens(), required=self._settings.requires_admin_token(), quotas=self._admin_quotas
+        )
         self._reloader = Reloader(loaded, argv, self._metrics, self._env.clock, self._log, apply=self._apply_settings)
         self._process: Process[S] | None = None
         self._reloaded: S | None = None
@@ -120,6 +123,7 @@ class _Shell(Generic[S]):
 
     def _apply_settings(self, settings: S) -> None:
         self._admin_tokens.replace(settings.admin_tokens(), required=settings.requires_admin_token())
+        self._admin_quotas.replace(settings.admin.rates())
         self._reloaded = settings
         if self._process is not None:
             self._process.apply_settings(settings)

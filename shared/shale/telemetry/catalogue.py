@@ -84,6 +84,10 @@ _PROCESS = (
         "role", role=("read", "write", "admin"),
     ),
     _counter(
+        "shale_admin_quota_refusals_total", "Calls of the admin port over admin.requests_per_second, by their role.",
+        "role", role=("read", "write", "admin"),
+    ),
+    _counter(
         "shale_http_requests_total", "Answers sent by the network interface, by the role that the method needs.",
         "route", "category", "status", category=("read", "write"),
     ),

@@ -47,11 +47,15 @@ def refusal(*arguments: str, **environment: str) -> tuple[int, str]:
 
 
 @contextmanager
-def running(url: str, *options: str) -> Iterator[tuple["subprocess.Popen[bytes]", dict[str, dict[str, object]]]]:
+def running(
+    url: str, *options: str, **variables: str
+) -> Iterator[tuple["subprocess.Popen[bytes]", dict[str, dict[str, object]]]]:
     """Start the stack on free ports; yield the paths of its processes by name, once it is ready."""
     command = [sys.executable, "-m", "shale_cli", "up", "--port", "0", "--admin-port", "0", "-o", "jsonl", "-u", url]
     command += options
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT) as child:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT | variables
+    ) as child:
         try:
             assert child.stdout is not None
             lines = [json.loads(child.stdout.readline()) for _ in range(4)]

@@ -32,9 +32,9 @@ def assert_closed(daemon: Daemon, port: int, calls: tuple[tuple[str, str], ...],
         assert daemon.get(path, port=port)[0] == 200, path
 
 
-@pytest.mark.parametrize("setting", ["http.bearer_token=data-token", "resp.bearer_token=data-token"])
-def test_a_token_of_a_data_port_does_not_leave_the_admin_port_open(tmp_path: Path, setting: str) -> None:
-    with writer(tmp_path, "--set", setting) as client:
+@pytest.mark.parametrize("variable", ["SHALE_HTTP__BEARER_TOKEN", "SHALE_RESP__BEARER_TOKEN"])
+def test_a_token_of_a_data_port_does_not_leave_the_admin_port_open(tmp_path: Path, variable: str) -> None:
+    with writer(tmp_path, env={variable: "data-token"}) as client:
         assert_closed(client.daemon, client.admin_port, WRITER_CALLS)
         assert_closed(client.daemon, client.admin_port, WRITER_CALLS, token="data-token")
 

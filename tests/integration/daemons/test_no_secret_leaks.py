@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,46 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.paths import PYTHONPATH
-from tests.processes.forks import Fork
+from tests.integration.daemons.planted_secrets import START_S, assert_clean, environment, run
 
 S3 = "s3://bucket/db"
-ENDPOINT = "http://user:planted-endpoint@127.0.0.1:1"
-SECRETS = {
-    "SHALE_STORE__ENDPOINT": ENDPOINT,
-    "SHALE_STORE__ACCESS_KEY_ID": "planted-access-key-id",
-    "SHALE_STORE__SECRET_ACCESS_KEY": "planted-secret-access-key",
-    "SHALE_STORE__SESSION_TOKEN": "planted-session-token",
-    "SHALE_TOKENS__READ": "planted-read-1,planted-read-2",
-    "SHALE_TOKENS__WRITE": "planted-write",
-    "SHALE_TOKENS__ADMIN": "planted-admin",
-    "SHALE_ADMIN__BEARER_TOKEN": "planted-admin-bearer",
-    "SHALE_WRITER__HTTP__BEARER_TOKEN": "planted-http-bearer",
-    "SHALE_WRITER__RESP__BEARER_TOKEN": "planted-resp-bearer",
-}
-PLANTED = re.compile("planted-[a-z0-9-]+|feedface[0-9a-f]+")
-START_S = 120.0
-
-
-def environment(folder: Path, **more: str) -> dict[str, str]:
-    keys = folder / "keys"
-    keys.write_text("k1 feedfacefeedfacefeedfacefeedface\n")
-    return {**os.environ, "PYTHONPATH": PYTHONPATH, **SECRETS, "SHALE_ENCRYPTION__KEY_FILE": str(keys), **more}
-
-
-def run(folder: Path, *arguments: str, **more: str) -> str:
-    """Run a command to its end; return what it wrote."""
-    out = folder / "out"
-    with out.open("w+b") as file, Path(os.devnull).open("r+b") as null:
-        command = Fork(
-            "shale_cli", *arguments, env=environment(folder, **more), folder=folder, stdio=(null, file, file)
-        )
-        assert command.wait(START_S) is not None
-    return out.read_text()
-
-
-def assert_clean(text: str, what: str) -> None:
-    assert PLANTED.findall(text) == [], what
 
 
 @pytest.mark.parametrize("role", ["writer", "compactor", "worker", "gc", "reader"])
@@ -98,10 +60,9 @@ def test_errors_hold_none(tmp_path: Path, arguments: tuple[str, ...], more: dict
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[dict[str, tuple[str, int]]]:
-    """Run ``shale up`` with more secrets on its command line; yield the admin address and the pid of each daemon."""
-    secrets = ("--set", 'tokens.read=["planted-line-read"]', "--set", "writer.http.bearer_token=planted-line-http")
+    """Run ``shale up``; yield the admin address and the pid of each daemon."""
     command = [sys.executable, "-m", "shale_cli", "-u", f"file://{tmp_path}/store/db", "up", "-o", "json"]
-    arguments = [*command, "--port", "0", "--admin-port", "0", *secrets]
+    arguments = [*command, "--port", "0", "--admin-port", "0"]
     read_end, write_end = os.pipe()
     with (tmp_path / "log").open("wb") as log, os.fdopen(read_end) as printed:
         process = subprocess.Popen(arguments, stdout=write_end, stderr=log, env=environment(tmp_path))
@@ -129,9 +90,9 @@ def test_running_daemons_show_none(tmp_path: Path, stack: dict[str, tuple[str, i
     for name, (admin, pid) in stack.items():
         assert_clean(Path(f"/proc/{pid}/cmdline").read_text(), f"command line of {name}")
         for path in ("statusz", "metrics", "livez?verbose", "readyz?verbose", "openapi.json", "", "console/events"):
-            for token in (None, "planted-line-read", "planted-unknown"):
+            for token in (None, "planted-read-1", "planted-unknown"):
                 assert_clean(answer(f"{admin}/{path}", token), f"{name}: /{path}")
-        for token in ("planted-admin", "planted-line-read", "planted-unknown"):
+        for token in ("planted-admin", "planted-read-1", "planted-unknown"):
             assert_clean(answer(f"{admin}/v1/admin/log-level", token, "PUT"), name)
     bundle = tmp_path / "bundle.tar.gz"
     daemons = [text for admin, _ in stack.values() for text in ("--daemon", admin)]

@@ -36,8 +36,7 @@ EXPECTED = {
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[Client]:
-    options = ("--set", "flush_interval=5ms", "--set", f"http.bearer_token={TOKEN}")
-    with writer(tmp_path, *options) as one:
+    with writer(tmp_path, "--set", "flush_interval=5ms", env={"SHALE_HTTP__BEARER_TOKEN": TOKEN}) as one:
         document = one.call("GET", "/openapi.json", Authorization=f"Bearer {TOKEN}")[1]
         (tmp_path / "openapi.json").write_bytes(document)
         yield one

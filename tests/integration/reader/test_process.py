@@ -18,10 +18,10 @@ WAIT_S = 120.0
 
 
 @contextlib.contextmanager
-def reader(directory: Path, *args: str, log: str = "reader") -> Iterator[Client]:
+def reader(directory: Path, *args: str, log: str = "reader", env: dict[str, str] | None = None) -> Iterator[Client]:
     url = f"file://{directory}/store/orders"
     options = ("--url", url, "--port", "0", "--set", "manifest_poll_interval=100ms", *args)
-    with running("shale_reader", *options, log=directory / log) as daemon:
+    with running("shale_reader", *options, log=directory / log, env=env) as daemon:
         yield Client(daemon)
 
 
@@ -170,8 +170,9 @@ def test_a_reader_without_a_checkpoint_keeps_no_snapshots(tmp_path: Path) -> Non
 
 
 def test_clients_of_redis_read_from_a_reader_and_cannot_write(tmp_path: Path) -> None:
-    resp = ("--set", "resp.enabled=true", "--set", "resp.port=0", "--set", "resp.bearer_token=s3cret")
-    with writer(tmp_path) as source, reader(tmp_path, *resp) as client:
+    resp = ("--set", "resp.enabled=true", "--set", "resp.port=0")
+    token = {"SHALE_RESP__BEARER_TOKEN": "s3cret"}
+    with writer(tmp_path) as source, reader(tmp_path, *resp, env=token) as client:
         source.put(b"a", b"1")
         assert until_found(client, b"a") == b"1"
         port = client.daemon.port("resp_port")

@@ -250,7 +250,7 @@ def test_redis_benchmark(served: Client) -> None:
 
 
 def test_a_password(tmp_path: Path) -> None:
-    with writer(tmp_path, *RESP, "--set", "http.bearer_token=secret") as one:
+    with writer(tmp_path, *RESP, env={"SHALE_HTTP__BEARER_TOKEN": "secret"}) as one:
         port = resp_port(one)
         for protocol in (2, 3):
             with redis.Redis(port=port, protocol=protocol, password="secret") as client:

@@ -15,8 +15,9 @@ from tests.integration.spark.load.load_rows import contents, expected, numbered,
 def test_rows_go_through_a_writer(spark: SparkSession, tmp_path: Path) -> None:
     url = f"file://{tmp_path}/db"
     df = numbered(spark, 5000)
-    arguments = ("--url", url, "--port", "0", "--set", "http.bearer_token=secret", "--set", "flush_interval=0")
-    with running("shale_writer", *arguments, log=tmp_path / "log") as daemon:
+    arguments = ("--url", url, "--port", "0", "--set", "flush_interval=0")
+    token = {"SHALE_HTTP__BEARER_TOKEN": "secret"}
+    with running("shale_writer", *arguments, log=tmp_path / "log", env=token) as daemon:
         write = df.write.format("shale").mode("append").option("batch_rows", "500")
         write = write.option("endpoint", f"http://127.0.0.1:{daemon.port('port')}")
         with pytest.raises(PySparkException) as refused:

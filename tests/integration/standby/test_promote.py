@@ -19,7 +19,7 @@ def golden(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
 def test_promote(golden: Golden, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("secret\n")
-    with pair(tmp_path, "--set", "admin.bearer_token=secret") as (first, second):
+    with pair(tmp_path, env={"SHALE_ADMIN__BEARER_TOKEN": "secret"}) as (first, second):
         assert first.put(b"a", b"1") == 204
         admin = ("--admin", f"127.0.0.1:{second.admin_port}")
         code, said = refusal("writer", "promote", *admin)
@@ -36,8 +36,8 @@ def test_tokens_that_change_during_standby_hold_afterwards(tmp_path: Path) -> No
     secrets.mkdir()
     (secrets / "tokens__write").write_text("old")
     admin = {"Authorization": "Bearer boss"}
-    settings = ("--set", "admin.bearer_token=boss")
-    with pair(tmp_path, *settings, env={"SHALE_SECRETS_DIR": str(secrets)}) as (_, second):
+    variables = {"SHALE_ADMIN__BEARER_TOKEN": "boss", "SHALE_SECRETS_DIR": str(secrets)}
+    with pair(tmp_path, env=variables) as (_, second):
         daemon = second.daemon
         (secrets / "tokens__write").write_text("new")
         daemon.process.send_signal(signal.SIGHUP)

@@ -152,7 +152,7 @@ def test_commands_of_administration_are_in_the_audit_log(
     with caplog.at_level("INFO", "shale.audit"):
         asyncio.run(scenario())
     admin = {"role": "admin", "fingerprint": fingerprint(b"a"), "method": "RESP"}
-    refused = [(each["role"], each["path"], each["error_type"]) for each in said("admin.call.refused")]
+    refused = [(each["role"], each["path"], each["reason"]) for each in said("admin.call.refused")]
     assert refused == [("none", "FLUSHALL", "unauthorized"), ("write", "FLUSHDB", "forbidden")]
     (failed,) = said("admin.call.failed")
     assert admin.items() | {("path", "FLUSHDB")} <= failed.items()

@@ -7,10 +7,12 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from shale.env import SystemClock
-from shale.service.access import AccessTokens, Role
+from shale.service.access import AccessTokens, Quotas, Role
 from shale.service.admin import AdminApp
+from shale.service.config.admin_section import AdminSection
 from shale.service.health import Health
 from shale.telemetry.metrics import Metrics
+from tests.clocks import ManualClock
 from tests.unit.service.admin_client import admin_client, problem
 
 pytestmark = pytest.mark.anyio
@@ -59,6 +61,50 @@ async def test_probes_and_metrics_need_no_token(path: str) -> None:
         assert (await client.get(path)).status_code in (200, 503)
 
 
+async def test_a_token_over_its_limit_gets_429_and_others_do_not() -> None:
+    clock, metrics = ManualClock(), Metrics(db="db")
+    quotas = Quotas(clock, metrics, AdminSection(requests_per_second=0.5).rates(), is_admin=True)
+    tokens = AccessTokens([(SecretStr("a-1"), Role.ADMIN), (SecretStr("a-2"), Role.ADMIN)], quotas=quotas)
+    app = AdminApp(Health(clock, metrics), metrics, tokens)
+    app.add_route(Route("/v1/admin/flush", _flush, methods=["POST"]))
+    async with admin_client(app) as client:
+        one, other = ({"Authorization": f"Bearer {token}"} for token in ("a-1", "a-2"))
+        assert (await client.post("/v1/admin/flush", headers=one)).status_code == 200
+        for method, path in (("POST", "flush"), ("GET", "log-level"), ("POST", "no-such-call")):
+            refused = await client.request(method, f"/v1/admin/{path}", headers=one)
+            document = problem(refused, 429)
+            assert document["detail"].startswith("admin.requests_per_second is used up, and nothing was done")
+            assert (document["retryable"], refused.headers["retry-after"]) == (True, "1")
+        assert (await client.post("/v1/admin/flush", headers=other)).status_code == 200
+        assert (await client.post("/v1/admin/flush")).status_code == 401, "without a token, before the limit"
+        for path in ("/metrics", "/livez", "/statusz"):
+            assert (await client.get(path, headers=one)).status_code == 200
+        text = (await client.get("/metrics")).text
+        assert 'shale_admin_quota_refusals_total{db="db",role="admin"} 3.0' in text
+        assert 'shale_admin_calls_total{db="db",outcome="refused"} 3.0' in text, (
+            "two 429 and one 401; reads do not count"
+        )
+        clock.sleep(2)
+        assert (await client.post("/v1/admin/flush", headers=one)).status_code == 200
+        quotas.replace(AdminSection().rates())
+        answers = [await client.post("/v1/admin/flush", headers=one) for _ in range(3)]
+        assert [each.status_code for each in answers] == [200] * 3
+
+
+async def test_clients_of_an_open_port_share_a_limit() -> None:
+    metrics = Metrics(db="db")
+    quotas = Quotas(ManualClock(), metrics, AdminSection(requests_per_second=1).rates(), is_admin=True)
+    async with admin_client(AdminApp(Health(SystemClock(), metrics), metrics, AccessTokens(quotas=quotas))) as client:
+        answers = [await client.get("/v1/admin/log-level") for _ in range(2)]
+    assert [each.status_code for each in answers] == [200, 429]
+
+
 async def test_a_port_without_tokens_is_open() -> None:
     async with admin_client(admin_app()) as client:
         assert (await client.post("/v1/admin/flush")).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/flush", "/v1/flush", "/console/flush"])
+async def test_a_call_that_would_not_be_audited_is_not_accepted(path: str) -> None:
+    with pytest.raises(ValueError, match="must be below /v1/admin/"):
+        admin_app().add_route(Route(path, _flush, methods=["POST"]))

@@ -49,8 +49,14 @@ class WriterChoice:
     """The epoch of a writer that is known to be dead, although its sign of life has not expired."""
 
     def token(self) -> str | None:
-        """Return the bearer token of the writer, if a file holds one."""
-        return None if self.token_file is None else self.token_file.read_text().strip()
+        """Return the bearer token of the writer; ``None`` without a file.
+
+        Raises:
+            InvalidRequestError: the file holds no token.
+        """
+        from shale.client.authorization import token_of_file
+
+        return None if self.token_file is None else token_of_file(self.token_file)
 
 
 class DirectWriter:

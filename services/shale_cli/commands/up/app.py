@@ -60,7 +60,4 @@ def _with_settings(plan: list["DaemonSpec"], assignments: list[str]) -> list["Da
     from shale_cli.commands.up.settings import daemon_settings
 
     given = daemon_settings(assignments)
-    return [
-        replace(each, arguments=(*each.arguments, *given[each.name].arguments), variables=given[each.name].variables)
-        for each in plan
-    ]
+    return [replace(each, arguments=(*each.arguments, *given[each.name])) for each in plan]

@@ -1,11 +1,10 @@
 """The local stack of daemons: child processes that start, run and stop together."""
 
-import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 
 import anyio
@@ -24,13 +23,12 @@ POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class DaemonSpec:
-    """The specification of one daemon: its name, command line, ports and additional variables."""
+    """The specification of one daemon: its name, command line and ports."""
 
     name: str
     arguments: tuple[str, ...]
     admin_port: int
     port: int | None = None
-    variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def command(self) -> list[str]:
@@ -140,7 +138,6 @@ class _Stack:
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr,
             stderr=sys.stderr,
-            env={**os.environ, **planned.variables},
             start_new_session=True,
         )
         child = ChildDaemon(planned, process)

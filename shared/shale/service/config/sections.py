@@ -12,7 +12,6 @@ from shale.errors import InvalidRequestError
 from shale.format.blocks.transform import BlockTransformer
 from shale.format.sst.filter_policy import BITS_PER_KEY_MAX, BloomPolicy, DelimitedPrefix, FixedPrefix, PrefixExtractor
 from shale.service.config.section import Section
-from shale.service.config.tokens import Token
 from shale.sst.disk_cache_options import (
     DEFAULT_MAX_BYTES,
     DEFAULT_OPEN_FILES,
@@ -204,21 +203,6 @@ class EncryptionSection(Section):
             return AesGcm.from_file(self.key_file)
         except InvalidRequestError as error:
             raise InvalidRequestError(f"encryption.key_file: {str(error).removeprefix('encryption: ')}") from error
-
-
-class AdminSection(Section):
-    """The admin port: metrics, health and administration."""
-
-    host: str = Field(default="127.0.0.1", description="The address to listen on; 0.0.0.0: all addresses.")
-    port: Port = Field(default=9464, description="The port to listen on; 0: any free port.")
-    bearer_token: Token | None = Field(
-        default=None, description="Token of this port with the role admin, for /v1/admin/…; best as a secret file."
-    )
-    require_token: bool = Field(
-        default=False,
-        description="Refuse calls below /v1/admin/ with 403 until a token is set for this port; the image sets it. "
-        "A token of a data port has the same effect.",
-    )
 
 
 class LogSection(Section):

@@ -27,11 +27,12 @@ from shale.merge_operators import resolve_operator
 from shale.protocol.options import MissingBoundary
 from shale.service.access import Role, TokenRole
 from shale.service.config import config_sources
+from shale.service.config.admin_section import AdminSection
 from shale.service.config.audit_section import AuditSection
 from shale.service.config.config_sources import ConfigLayer, Names
 from shale.service.config.manifest_section import ManifestSection
+from shale.service.config.secret_settings import refuse_secret
 from shale.service.config.sections import (
-    AdminSection,
     DatabaseSection,
     EncryptionSection,
     LogSection,
@@ -259,8 +260,8 @@ def load_settings(settings_cls: type[S], argv: Sequence[str]) -> LoadedSettings[
         SettingsError: the settings are invalid; has all errors.
         SystemExit: the command line asks for help, or is malformed (2).
     """
-    command_line = read_command_line(settings_cls, argv)
     try:
+        command_line = read_command_line(settings_cls, argv)
         settings = settings_cls(**command_line.values)
     except ValidationError as error:
         raise SettingsError(list(_problems(error, settings_cls, command_line))) from error
@@ -341,6 +342,7 @@ def read_command_line(settings_cls: type[DaemonSettings], argv: Sequence[str]) -
         name, equals, value = assignment.partition("=")
         if not equals:
             parser.error(f"--set {assignment}: write NAME=VALUE")
+        refuse_secret(settings_cls, name, value)
         layer.put(tuple(name.split(".")), command_line_value(value), f"option --set {name}")
     return layer
 

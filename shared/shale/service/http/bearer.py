@@ -5,8 +5,8 @@ from http import HTTPStatus
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from shale.service.access import AccessTokens, Role
-from shale.service.http.problems import Problem, response
+from shale.service.access import AccessTokens, Quota, Role
+from shale.service.http.problems import Problem, busy, response
 
 READING_METHODS = frozenset({"GET", "HEAD"})
 
@@ -44,6 +44,19 @@ class BearerAuth:
         return (role, None) if found is None else (found, token)
 
 
+def use_quota(quota: Quota) -> None:
+    """Count a request.
+
+    Raises:
+        Problem: the quota is used up (429).
+    """
+    pause_s = quota.admit()
+    if pause_s is not None:
+        problem = busy(quota.refusal(pause_s), status=HTTPStatus.TOO_MANY_REQUESTS)
+        problem.headers["Retry-After"] = str(pause_s)
+        raise problem
+
+
 def token_of(authorization: str | None) -> bytes | None:
     """Return the bearer token of an ``Authorization`` header; ``None`` if it has none."""
     scheme, _, token = (authorization or "").partition(" ")
@@ -51,19 +64,26 @@ def token_of(authorization: str | None) -> bytes | None:
 
 
 class BearerAuthMiddleware:
-    """ASGI middleware that protects the paths below one prefix: reads need the role read, other methods admin."""
+    """ASGI middleware that protects the paths below one prefix: reads need the role read, other methods admin.
+
+    A call over the quota of its token gets 429.
+    """
 
     def __init__(self, app: ASGIApp, prefix: str, tokens: AccessTokens) -> None:
         self._app = app
         self._prefix = prefix
         self._bearer = BearerAuth(tokens)
+        self._quotas = tokens.quotas
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if scope["type"] == "http" and scope["path"].startswith(self._prefix):
             role = Role.READ if scope["method"] in READING_METHODS else Role.ADMIN
+            authorization = HTTPConnection(scope).headers.get("authorization")
             try:
-                self._bearer.require(HTTPConnection(scope).headers.get("authorization"), role)
+                self._bearer.require(authorization, role)
+                if self._quotas is not None and self._quotas.is_limiting:
+                    use_quota(self._quotas.of(*self._bearer.caller(authorization, role)))
             except Problem as problem:
                 await response(problem)(scope, receive, send)
                 return

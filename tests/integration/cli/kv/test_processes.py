@@ -129,7 +129,7 @@ def test_a_copy_of_a_database_in_use_is_not_written_to_the_original(url: str, tm
 def test_an_endpoint_can_be_named(url: str, tmp_path: Path) -> None:
     secret = tmp_path / "token"
     secret.write_text("hunter2\n")
-    with running(url, "--set", "writer.http.bearer_token=hunter2") as (stack, processes):
+    with running(url, SHALE_WRITER__HTTP__BEARER_TOKEN="hunter2") as (stack, processes):
         address = str(processes["writer"]["data"])
         without = shale("kv", "put", "a", "1", "-u", url)
         assert without.returncode == 77

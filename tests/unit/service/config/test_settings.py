@@ -1,5 +1,6 @@
 """Settings: their sources, precedence and errors."""
 
+import traceback
 from pathlib import Path
 from typing import ClassVar
 
@@ -9,8 +10,9 @@ from pydantic import ValidationError
 from shale.api.settings import HttpSection as ApiHttpSection
 from shale.errors import InvalidRequestError
 from shale.resp.settings import RespSection
+from shale.service.config.admin_section import AdminSection
 from shale.service.config.section import Section
-from shale.service.config.sections import AdminSection, Bytes, FilterSection, Port, Seconds
+from shale.service.config.sections import Bytes, FilterSection, Port, Seconds
 from shale.service.config.settings import DaemonSettings, load_settings
 from shale.service.config.settings_error import SettingsError
 from shale.types import KeyRange
@@ -171,13 +173,37 @@ def test_unknown_variables_are_told_and_do_not_stop_anything(monkeypatch: pytest
         pytest.param([], "no database given", id="nothing"),
         pytest.param(["--url", "orders"], "'orders' is not a URL", id="not a URL"),
         pytest.param(["--url", "memory:///a", "--store", "memory:///"], "not both", id="both"),
-        pytest.param([*URL, "--set", "store.access_key_id=x"], "give both or neither", id="half a credential"),
+        pytest.param([*URL, "--set", "store.access_key_id=x"], "other users can read a secret", id="a secret"),
         pytest.param([*URL, "--config", "/nowhere.toml"], "/nowhere.toml: cannot read", id="no such file"),
     ],
 )
 def test_impossible_settings(argv: list[str], words: str) -> None:
     with pytest.raises(SettingsError, match=words):
         load_settings(ThingSettings, argv)
+
+
+def test_half_a_credential(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHALE_STORE__ACCESS_KEY_ID", "x")
+    with pytest.raises(SettingsError, match="give both or neither"):
+        load_settings(ThingSettings, URL)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('store:\n  session_token: "planted', "at line 2, column 26: found unexpected end of stream"),
+        ("store:\n  session_token: *planted", "at line 2, column 18: found undefined alias …"),
+        ("store:\n  session_token: planted: b", "at line 2, column 25: mapping values are not allowed here"),
+        ("store: !planted x", "at line 1, column 8: could not determine a constructor for the tag …"),
+        ("store: [planted", "but got '<stream end>'"),
+        ("store: !!int planted", "base 10: …"),
+    ],
+)
+def test_an_error_in_yaml_quotes_nothing_of_the_file(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        load_settings(ThingSettings, [*URL, "--config", _file(tmp_path, text, "c.yaml")])
+    assert "planted" not in "".join(traceback.format_exception(raised.value)).replace("test_settings", "")
+    assert message in str(raised.value)
 
 
 def test_a_broken_file_is_named_with_the_line(tmp_path: Path) -> None:
