@@ -1,13 +1,5 @@
 """The NetworkPolicy of the chart lets those through that must pass, and ``helm test`` is one of them."""
 
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
-from typing import Any
-
 import pytest
 
 from .chart import FULL, MINIMAL, VALUES, Manifest, Objects, container, of_kind, pod_templates, render
@@ -145,48 +137,3 @@ def test_ports_can_be_named() -> None:
     labels = pod_templates(objects)["gc"]["metadata"]["labels"]
     assert Cluster(objects).reaches(labels, 9000)
     assert not Cluster(objects).reaches(labels, 443)
-
-
-@contextmanager
-def server(status: int) -> Iterator[int]:
-    """Serve one status on a free port."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
-            """Write nothing."""
-
-    listening = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=listening.serve_forever)
-    thread.start()
-    try:
-        yield listening.server_port
-    finally:
-        listening.shutdown()
-        thread.join()
-        listening.server_close()
-
-
-ANY_NAME = """
-import socket
-ask = socket.getaddrinfo
-socket.getaddrinfo = lambda host, *others, **named: ask("127.0.0.1", *others, **named)
-"""
-
-
-@pytest.mark.parametrize(
-    ("ready", "answer", "passes"), [(200, 200, True), (200, 401, True), (503, 200, False), (200, 500, False)]
-)
-def test_the_script_of_helm_test(ready: int, answer: int, passes: bool) -> None:
-    """Run the script of the pod; names of Services lead to this machine."""
-    (pod,) = of_kind(render(*MINIMAL), "Pod").values()
-    daemon = container({"spec": pod["spec"]})
-    assert daemon["args"][1:] == ["9464", "r-shale-writer:8080"]
-    with server(ready) as admin, server(answer) as http:
-        command = [sys.executable, "-c", ANY_NAME + daemon["args"][0], str(admin), f"r-shale-writer:{http}"]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert (ended.returncode == 0) == passes, ended.stderr
-    assert f"ready: {ready}" in ended.stdout
