@@ -5,7 +5,7 @@ numbers.  Admin ports need the token.  Rows that were written before a hard kill
 read after it, at the writer and then at the reader.  Prometheus has every target up and knows how far the reader lags;
 Grafana shows the dashboards.  A killed writer raises an alert that is resolved when it is back.  A writer that is
 stopped under load ends with 0 and loses no acknowledged row.  Every row is there after ``down`` and ``up``.  The load
-of the demo runs.  Beside another endpoint the store ends at once.  ``down`` takes at most 15 s.
+of the demo runs.  Beside another endpoint the store ends at once, or is left out.  ``down`` takes at most 15 s.
 """
 
 import contextlib
@@ -89,7 +89,7 @@ def check_demo(engine: Engine) -> None:
 
 
 def check_other_endpoint(engine: Engine) -> None:
-    """Beside another endpoint the store ends at once, and well."""
+    """Beside another endpoint the store ends at once, and well; ``STORE=0`` leaves it out."""
 
     def complaint() -> str | None:
         (container,) = engine.inspect("store")
@@ -100,6 +100,9 @@ def check_other_endpoint(engine: Engine) -> None:
     engine.compose("up", "-d", "--no-build", "store", SHALE_S3_ENDPOINT="https://s3.eu-central-1.amazonaws.com")
     ended_s = wait_until("the store beside another endpoint", HEALTHY_S, complaint)
     say(f"beside another endpoint the store ends with 0 after {ended_s:.1f} s")
+    engine.compose("up", "--no-start", "--no-build", "gc", STORE="0")
+    if not engine.inspect("gc") or engine.inspect("store"):
+        raise CheckError("with STORE=0 a daemon has a container, and the store has none")
 
 
 def main() -> int:

@@ -99,8 +99,8 @@ class Engine:
         return time.monotonic() - start
 
     def inspect(self, service: str) -> list[dict[str, Any]]:
-        """Return what the engine knows of the containers of a service."""
-        containers = self.compose("ps", "-q", service).split()
+        """Return what the engine knows of the containers of a service, also of those that have ended."""
+        containers = self.compose("ps", "--all", "-q", service).split()
         return json.loads(self.run("inspect", *containers)) if containers else []
 
     def complaint(self) -> str | None:

@@ -85,6 +85,14 @@ def test_the_store_starts_only_where_daemons_use_it(endpoint: str, starts: bool,
     assert (tmp_path / "data" / "shale").is_dir() == starts
 
 
+def test_the_store_may_be_left_out_and_otherwise_ends_after_the_daemons() -> None:
+    """A profile would not allow that: compose refuses a dependency outside of the chosen profiles."""
+    assert SERVICES["store"]["scale"] == "${STORE:-1}"
+    assert "profiles" not in SERVICES["store"]
+    for daemon in ("writer", "compactor", "worker", "gc", "reader"):
+        assert "store" in SERVICES[daemon]["depends_on"]
+
+
 def test_the_memory_of_writer_and_reader_fits_their_defaults() -> None:
     """The formulas of docs/how-to/operate/sizing.md, with a sixth to spare."""
     database = DatabaseSection(url="file:///data/db")
