@@ -134,7 +134,7 @@ class DatabaseSection(Section):
 class StoreSection(Section):
     """Access to the object store; missing values come from the places that the cloud's own tools use."""
 
-    endpoint: Address | None = Field(default=None, description="URL of a server that is compatible with S3 or Azure.")
+    endpoint: Address | None = Field(default=None, description="URL of a server compatible with S3, Azure or GCS.")
     region: str | None = Field(default=None, description="Region of the bucket.")
     access_key_id: SecretStr | None = Field(
         default=None, description="Access key ID sent to the store; best as a secret file."
