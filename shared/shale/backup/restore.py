@@ -219,6 +219,8 @@ class _RestoreRun:
         await self._copy_ssts()
         offset = await wal.fence(base.value) if replaces or not await wal.is_prefix() else 0
         await wal.write(offset)
+        if not replaces:
+            await wal.drop_others(offset)
         final = replace(
             base.value,
             initialized=True,
@@ -313,7 +315,9 @@ class _RestoreRun:
 
     def _result(self, done: Versioned[Manifest], end: WalEnd) -> RestoreResult:
         name = f"{RESTORE_UNDO_PREFIX}{self._backup.id}"
-        undo = next((each for each in done.value.checkpoints if each.name == name), None)
+        undos = [each for each in done.value.checkpoints if (each.name or "").startswith(RESTORE_UNDO_PREFIX)]
+        # That of another backup, if its restore was interrupted.
+        undo = next((each for each in undos if each.name == name), undos[-1] if undos else None)
         return RestoreResult(
             backup_id=self._backup.id,
             path=self._target.root,

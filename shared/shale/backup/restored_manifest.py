@@ -34,8 +34,10 @@ def restored(manifest: Manifest, end: WalEnd, cas: CasMode) -> Manifest:
 def in_place(found: Versioned[Manifest], wanted: Manifest, undo_id: UUID, undo_name: str, now_ms: int) -> Manifest:
     """Return the half-built version that replaces a database.
 
-    Its checkpoints stay, so its readers and clones keep what they use, and a new one keeps the state before.  Both
-    epochs rise above those of the database.  The WAL range is that of the database until the restored files are there.
+    Its checkpoints stay, so its readers and clones keep what they use, and a new one keeps the state before, unless
+    that is half built by an interrupted restore.  Parents stay without SSTs, so that the gc releases their checkpoints
+    once no version reads them.  Both epochs rise above those of the database.  The WAL range is that of the database
+    until the restored files are there.
 
     Args:
         found: the newest version of the database.
@@ -58,12 +60,13 @@ def in_place(found: Versioned[Manifest], wanted: Manifest, undo_id: UUID, undo_n
         compactor_epoch=Epoch(max(base.compactor_epoch, wanted.compactor_epoch) + 1),
         replay_after_wal_id=base.replay_after_wal_id,
         next_wal_sst_id=base.next_wal_sst_id,
-        checkpoints=(*kept, undo),
+        checkpoints=(*kept, undo) if base.initialized else kept,
+        external_dbs=tuple(replace(each, sst_ids=()) for each in base.external_dbs if each.final_checkpoint_id),
     )
 
 
 def is_same_state(found: Manifest, wanted: Manifest) -> bool:
     """Return whether a manifest has the SSTs of another one: an earlier attempt of the same restore wrote it."""
     return (found.tree, found.segments, found.last_l0_seq) == (wanted.tree, wanted.segments, wanted.last_l0_seq) and (
-        found.external_dbs == ()
+        not any(each.sst_ids for each in found.external_dbs)
     )

@@ -54,6 +54,13 @@ class RestoredWal:
             number += 1
         return number - self._replay_after
 
+    async def drop_others(self, offset: int) -> None:
+        """Delete the files before the fence, which an interrupted restore has left; no process has read them."""
+        if offset:
+            for file in await self._wal.list():
+                if file.id < self._replay_after + offset:
+                    await self._wal.delete(file.id)
+
     async def write(self, offset: int) -> None:
         """Write the files, except those that an interrupted restore has written.
 

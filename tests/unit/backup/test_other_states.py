@@ -61,6 +61,8 @@ class Place:
                 await self.restore(store, *first, options)
                 continue
             assert await rows(store, **options) == expected
+            async with admin(store, **options) as made:
+                assert (await made.verify(deep=True)).findings == ()
             await write(store, {"e": "later"}, **options)
             assert await rows(store, **options) == {**expected, "e": "later"}
         assert outcomes == sorted(outcomes, reverse=True), "only a complete database is refused"

@@ -56,8 +56,11 @@ def manifest_problems(manifest: Manifest, manifest_id: int, root: str) -> Iterat
 
 
 def step_problems(older: Manifest, newer: Manifest, older_id: int) -> Iterator[RuleViolation]:
-    """Yield values that decrease from an earlier version; trees are not compared.  A restore in place may decrease."""
-    if older_id in replaced_versions(newer):
+    """Yield values that decrease from an earlier version; trees are not compared.
+
+    A restore in place may decrease, also one after an interrupted restore, which leaves a half-built version.
+    """
+    if older_id in replaced_versions(newer) or not older.initialized:
         return
     for name, before, after in decreases(older, newer):
         yield RuleViolation(Code.VERSION_STEP, f"{name} falls from {before} in version {older_id} to {after}")
