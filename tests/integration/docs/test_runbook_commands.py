@@ -32,7 +32,7 @@ def pod_commands() -> list[str]:
 @pytest.fixture
 def pod(tmp_path: Path) -> Iterator[PageShell]:
     """Return a shell with the variables of a container and its mounted files."""
-    with s3_server("bucket") as endpoint:
+    with s3_server("bucket", "--bucket", "other-bucket") as endpoint:
         shell = PageShell(tmp_path, endpoint)
         options = ("--set", f"objectStore.endpoint={endpoint}", "--set", "objectStore.region=us-east-1")
         (config,) = [each for each in render(tmp_path, *options) if each["kind"] == "ConfigMap"]
@@ -54,6 +54,7 @@ def pod(tmp_path: Path) -> Iterator[PageShell]:
 @pytest.mark.soak
 def test_commands_of_runbooks_work_in_a_pod(pod: PageShell) -> None:
     pod.run("shale kv put KEY value")
+    pod.run("shale backup create --backups s3://other-bucket/orders")
     pod.run("shale up")
     made = json.loads(pod.run("shale checkpoint create --name for-the-test --lifetime 1d -o json"))
     ran = pod_commands()
