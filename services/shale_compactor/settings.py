@@ -151,8 +151,21 @@ class CompactorOptionsSection(Section):
     worker: WorkerSection | None = WorkerSection()
 
 
+_RELOADED_OF_COORDINATORS = ("max_concurrent_compactions", "scheduler_options")
+_RELOADED_OF_WORKERS = (
+    *("max_concurrent_compactions", "compactions_poll_interval", "heartbeat_interval"),
+    *("persist_every_sst", "persist_interval", "max_job_attempts"),
+)
+
+
 class MergingSettings(BoundaryFilesSettings):
     """Settings that the compactor and a separate worker share."""
+
+    RELOADED: ClassVar[tuple[str, ...]] = (
+        *BoundaryFilesSettings.RELOADED,
+        *(f"compactor_options.{name}" for name in ("worker_heartbeat_timeout", *_RELOADED_OF_COORDINATORS)),
+        *(f"compactor_options.worker.{name}" for name in _RELOADED_OF_WORKERS),
+    )
 
     compactor_options: CompactorOptionsSection = CompactorOptionsSection()
     spark: SparkSection = SparkSection()

@@ -106,6 +106,9 @@ class GcSettings(SeveralDatabasesSettings, BoundarySettings):
 
     ROLE: ClassVar[str] = "gc"
     FLAGS: ClassVar[tuple[str, ...]] = ("dry_run", "once")
+    RELOADED: ClassVar[tuple[str, ...]] = (
+        *SeveralDatabasesSettings.RELOADED, "databases_interval", "delete_concurrency", "garbage_collector_options",
+    )  # fmt: skip
 
     garbage_collector_options: GcOptionsSection = GcOptionsSection()
     wal_stores: TextsByName = Field(

@@ -15,7 +15,7 @@ from shale.engine.db_reader import DbReader
 from shale.engine.reader.options import ReaderMode
 from shale.env import Clock
 from shale.errors import CheckpointMissing
-from shale.server.data_ports import data_tokens, open_data_ports, serve_database
+from shale.server.data_ports import data_tokens, open_data_ports, sampled_latency, serve_database
 from shale.service.health import OK, HealthCheckResult
 from shale.service.process import Process
 from shale_reader.settings import ReaderSettings
@@ -44,7 +44,7 @@ async def run_reader(process: Process[ReaderSettings]) -> None:
                 settings.http,
                 process.metrics,
                 process.env,
-                sample_rate=settings.metrics.sample_rate,
+                latency=sampled_latency(process),
                 tokens=data_tokens(process),
             )
             process.admin.add_route(openapi_route())

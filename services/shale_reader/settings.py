@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from shale.engine.reader.options import ReaderMode, ReaderOptions
-from shale.server.settings import ServerSettings
+from shale.server.settings import ServerSettings, validate_options
 from shale.service.config.sections import Bytes, PositiveSeconds, ReadySection
-from shale.service.config.settings import options_from, validate_options
+from shale.service.config.settings import options_from
 
 ENGINE = ReaderOptions()
 

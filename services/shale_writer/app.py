@@ -22,7 +22,7 @@ from shale.console.install import add_console
 from shale.engine.db import Db
 from shale.engine.options import DbOptions, FlushType
 from shale.errors import ShaleError
-from shale.server.data_ports import DataPorts, data_tokens, open_data_ports, serve_database
+from shale.server.data_ports import DataPorts, data_tokens, open_data_ports, sampled_latency, serve_database
 from shale.service.health import OK, HealthCheckResult
 from shale.service.http.problems import problem_from, response
 from shale.service.process import Process
@@ -57,7 +57,7 @@ async def run_writer(process: Process[WriterSettings]) -> None:
                 process.metrics,
                 process.env,
                 max_key_bytes=settings.max_key_bytes,
-                sample_rate=settings.metrics.sample_rate,
+                latency=sampled_latency(process),
                 tokens=data_tokens(process),
             )
             _add_admin_routes(process, db)

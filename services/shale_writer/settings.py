@@ -9,10 +9,10 @@ from pydantic import Field, model_validator
 
 from shale.api.settings import WritesHttpSection
 from shale.engine.options import DbOptions, FlushType
-from shale.server.settings import ServerSettings
+from shale.server.settings import ServerSettings, validate_options
 from shale.service.config.section import Section
 from shale.service.config.sections import Bytes, CompressionCodec, PositiveSeconds, Seconds
-from shale.service.config.settings import BoundaryFilesSettings, options_from, validate_options
+from shale.service.config.settings import BoundaryFilesSettings, options_from
 from shale.service.config.shutdown_section import ShutdownSection
 from shale.sst.budget import DEFAULT_CAPACITY_BYTES
 from shale.types import Compression

@@ -13,6 +13,7 @@ from shale.engine.db_reader import DbReader
 from shale.engine.read.read_point import Durability
 from shale.env import Env
 from shale.service.access import AccessTokens
+from shale.service.latency import Latency
 from shale.telemetry.metrics import Metrics
 
 
@@ -23,7 +24,7 @@ def build_writer_api(
     env: Env,
     *,
     max_key_bytes: int,
-    sample_rate: float = 1.0,
+    latency: Latency | None = None,
     tokens: AccessTokens | None = None,
 ) -> Api:
     """Build the API of a writer.
@@ -34,14 +35,14 @@ def build_writer_api(
         metrics: the metrics registry.
         env: clock, randomness, ids and threads.
         max_key_bytes: longer keys are rejected.
-        sample_rate: the share of calls whose latency is observed.
+        latency: observes calls of the database; ``None``: each of them.
         tokens: the tokens of the port; ``None``: only ``http.bearer_token``, if it is set.
     """
 
     async def take(durability: Durability) -> SnapshotHandle:
         return await db.snapshot(durable=durability == "durable")
 
-    limits = Limits(http, env, metrics, sample_rate=sample_rate)
+    limits = Limits(http, metrics, Latency(env, 1.0) if latency is None else latency)
     snapshots = SnapshotLeases(take, env, http)
     routes = [
         *ReadRoutes(db, snapshots, limits).routes(),
@@ -58,7 +59,7 @@ def build_reader_api(
     metrics: Metrics,
     env: Env,
     *,
-    sample_rate: float = 1.0,
+    latency: Latency | None = None,
     tokens: AccessTokens | None = None,
 ) -> Api:
     """Build the API of a reader; without a checkpoint that protects them it has no snapshots."""
@@ -66,7 +67,7 @@ def build_reader_api(
     async def take(durability: Durability) -> SnapshotHandle:  # noqa: ARG001 - everything that a reader sees is durable
         return await db.snapshot()
 
-    limits = Limits(http, env, metrics, sample_rate=sample_rate)
+    limits = Limits(http, metrics, Latency(env, 1.0) if latency is None else latency)
     snapshots = SnapshotLeases(take, env, http)
     routes = ReadRoutes(db, snapshots, limits).routes()
     if db.checkpoint_id is not None:

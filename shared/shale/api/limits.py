@@ -9,7 +9,6 @@ import anyio
 
 from shale.api.messages import Request
 from shale.api.settings import HttpSection
-from shale.env import Env
 from shale.service.http.bodies import Body, BodyBudget
 from shale.service.http.lazy_timeout import run_with_lazy_timeout
 from shale.service.http.problems import Problem, busy
@@ -25,11 +24,11 @@ OPS = ("get", "put", "delete", "merge", "write", "scan")
 class Limits:
     """The limits of one data port, shared by all of its routes."""
 
-    def __init__(self, http: HttpSection, env: Env, metrics: Metrics, *, sample_rate: float) -> None:
+    def __init__(self, http: HttpSection, metrics: Metrics, latency: Latency) -> None:
         self.rows_max = http.max_batch_rows
         self.time_max_s = http.request_timeout
         self.answer_max_bytes = http.max_inflight_bytes
-        self._latency = Latency(env, sample_rate)
+        self._latency = latency
         self._seconds = {op: metrics.histogram("slatedb_db_request_duration_seconds", op=op) for op in OPS}
         self._bodies = BodyBudget(
             http.max_inflight_bytes,

@@ -16,6 +16,7 @@ from shale.server.settings import ServerSettings
 from shale.service.access import AccessTokens, Quotas
 from shale.service.health import ServiceState
 from shale.service.http.server import open_socket, serve_app
+from shale.service.latency import Latency
 from shale.service.process import Process
 from shale.service.shutdown import wait_until_stopped
 
@@ -51,6 +52,17 @@ def open_data_ports(settings: ServerSettings) -> Iterator[DataPorts]:
         if resp.enabled:
             resp_socket = stack.enter_context(open_socket(resp.host, resp.port, setting="resp.port"))
         yield DataPorts(http_socket, resp_socket)
+
+
+def sampled_latency(process: Process[S]) -> Latency:
+    """Return what observes the calls of the database; its share follows reloads."""
+    latency = Latency(process.env, process.settings.metrics.sample_rate)
+
+    def sample(changed: S) -> None:
+        latency.sample_rate = changed.metrics.sample_rate
+
+    process.add_reload_callback(sample)
+    return latency
 
 
 def data_tokens(process: Process[S]) -> AccessTokens:

@@ -1,11 +1,14 @@
 """The settings that the writer and the reader share: both serve one open database."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from pydantic import Field, SecretStr
 
 from shale.api.settings import HttpSection
 from shale.engine.options import DbOptions
+from shale.errors import InvalidRequestError
+from shale.merge_operators import resolve_operator
 from shale.resp.settings import RespSection
 from shale.service.access import Role, TokenRole
 from shale.service.config.quotas_section import QuotasSection
@@ -19,8 +22,28 @@ from shale.service.config.sections import (
 from shale.service.config.settings import DaemonSettings, ProbeMaxStaleness
 
 
+def validate_options(options: Callable[[], object], merge_operator: str | None) -> None:
+    """Check in a settings validator that the engine accepts the options and knows the merge operator.
+
+    Raises:
+        ValueError: the options are invalid, or the merge operator is unknown.
+    """
+    try:
+        resolve_operator(merge_operator)
+    except InvalidRequestError as error:
+        raise ValueError(f"merge_operator: {error}") from error
+    try:
+        options()
+    except InvalidRequestError as error:
+        raise ValueError(str(error)) from error
+
+
 class ServerSettings(DaemonSettings):
     """The settings of a daemon that serves a database."""
+
+    RELOADED: ClassVar[tuple[str, ...]] = (
+        *DaemonSettings.RELOADED, "http.bearer_token", "quotas", "resp.bearer_token",
+    )  # fmt: skip
 
     http: HttpSection = HttpSection()
     resp: RespSection = RespSection()

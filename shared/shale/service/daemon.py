@@ -35,6 +35,7 @@ from shale.service.runtime_tuning import has_uvloop, reuse_large_buffers, share_
 from shale.service.shutdown import FinalScrapes, Shutdown, ShutdownState
 from shale.service.store_startup import RecoveryScope, StoreOpener
 from shale.store.port import ObjectStore
+from shale.telemetry import tracing
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.log_output import configure_logging
@@ -94,6 +95,8 @@ class _Shell(Generic[S]):
         self._admin_tokens = AccessTokens(
             self._settings.admin_tokens(), required=self._settings.requires_admin_token(), quotas=self._admin_quotas
         )
+        self._sample_ratio = self._metrics.gauge("shale_metrics_sample_ratio")
+        self._sample_ratio.set(self._settings.metrics.sample_rate)
         self._reloader = Reloader(loaded, argv, self._metrics, self._env.clock, self._log, apply=self._apply_settings)
         self._process: Process[S] | None = None
         self._reloaded: S | None = None
@@ -106,7 +109,6 @@ class _Shell(Generic[S]):
         lean_structlog.bind_to_all_lines(db=self._label, version=version())
         role, settings_hash = self._settings.ROLE, self._loaded.sha256_8
         started_s = self._env.clock.now_ms() / 1000
-        self._metrics.gauge("shale_metrics_sample_ratio").set(self._settings.metrics.sample_rate)
         register_process_metrics(self._metrics, role=role, settings_hash=settings_hash, started_s=started_s)
         self._log.info(Event.DAEMON_STARTED, role=role, url=self._location.url, settings=settings_hash)
         for variable in self._loaded.unknown_env:
@@ -124,6 +126,9 @@ class _Shell(Generic[S]):
     def _apply_settings(self, settings: S) -> None:
         self._admin_tokens.replace(settings.admin_tokens(), required=settings.requires_admin_token())
         self._admin_quotas.replace(settings.admin.rates())
+        self._sample_ratio.set(settings.metrics.sample_rate)
+        if (traces := tracing.active()) is not None:
+            traces.sample(settings.tracing.sample_ratio)
         self._reloaded = settings
         if self._process is not None:
             self._process.apply_settings(settings)

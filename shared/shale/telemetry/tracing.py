@@ -169,6 +169,12 @@ class Tracing:
         """Begin the span of a step inside another span."""
         return self._record(name, attributes)
 
+    def sample(self, ratio: float) -> None:
+        """Keep another share of traces from now on."""
+        if ratio != self._ratio:
+            self._ratio = ratio
+            self._left_out = _gap(ratio, self._env.rng.random())
+
     def _is_chosen(self) -> bool:
         """Choose by chance.
 

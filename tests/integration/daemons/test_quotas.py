@@ -48,4 +48,5 @@ def test_a_token_over_its_quota_is_refused_on_both_ports_until_a_reload(tmp_path
         while not client.daemon.lines("config.reloaded"):
             client.daemon.get("/livez", port=client.admin_port)
         assert client.daemon.lines("config.reloaded")[0]["key"] == ["quotas.write.requests_per_second"]
+        assert client.daemon.lines("config.reloaded")[0]["restart_needed"] == []
         assert [put(client, "w-1") for _ in range(3)] == [204] * 3

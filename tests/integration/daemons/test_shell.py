@@ -145,10 +145,12 @@ def test_hup_reads_the_settings_again(tmp_path: Path) -> None:
     file.write_text("[log]\nlevel = 'info'\n")
     with running(IDLE, *URL, "--config", str(file), log=tmp_path / "log") as daemon:
         port = daemon.port("admin_port")
-        file.write_text("[log]\nlevel = 'debug'\n[task]\ninterval = 2\n")
+        file.write_text("[log]\nlevel = 'debug'\n[task]\ninterval = 2\n[metrics]\nsample_rate = 0.5\n")
         daemon.process.send_signal(signal.SIGHUP)
         line = daemon.wait_for("config.reloaded")
-        assert line["key"] == ["log.level", "task.interval"]
+        assert line["key"] == ["log.level", "metrics.sample_rate", "task.interval"]
+        assert line["restart_needed"] == ["task.interval"]
+        wait_for_metric(daemon, "shale_metrics_sample_ratio", lambda ratio: ratio == 0.5)
         assert json.loads(daemon.get("/v1/admin/log-level", port=port)[1]) == {"level": "debug"}
         file.write_text("[log]\nlevel = 'loud'\n")
         daemon.process.send_signal(signal.SIGHUP)

@@ -107,6 +107,7 @@ def test_a_running_worker_takes_over_new_numbers(tmp_path: Path) -> None:
         assert line["ok"] is True
         changed = {"max_concurrent_compactions", "heartbeat_interval"}
         assert set(line["key"]) == {f"compactor_options.worker.{name}" for name in changed}
+        assert line["restart_needed"] == []
         assert status(worker)["max_concurrent_compactions"] == 3
         file.write_text(settings("max_concurrent_compactions = 0"))
         worker.process.send_signal(signal.SIGHUP)

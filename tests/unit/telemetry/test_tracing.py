@@ -31,6 +31,14 @@ def test_a_request_without_a_decision_is_kept_by_chance(header: str | None) -> N
     assert 50 < sum(some.keeps(header) for _ in range(1000)) < 150
 
 
+def test_the_share_may_change() -> None:
+    traces = Spans(0.0).traces
+    traces.sample(1.0)
+    assert traces.keeps(None)
+    traces.sample(0.0)
+    assert not traces.keeps(None)
+
+
 def test_a_caller_decides() -> None:
     assert Spans(0.0).traces.keeps(PARENT + "01")
     assert not Spans(1.0).traces.keeps(PARENT + "00")

@@ -50,7 +50,8 @@ class Reloader(Generic[S]):
         set_level(settings.log.level)
         self._apply(settings)
         changed = [".".join(names) for names in _differences(self._settings, settings, ())]
-        self._log.info(Event.CONFIG_RELOADED, ok=True, key=changed)
+        later = [name for name in changed if not _is_reloaded(name, type(settings).RELOADED)]
+        self._log.info(Event.CONFIG_RELOADED, ok=True, key=changed, restart_needed=later)
         self._settings = settings
 
 
@@ -62,3 +63,7 @@ def _differences(old: BaseModel, new: BaseModel, above: tuple[str, ...]) -> Iter
             yield from _differences(before, after, (*above, name))
         elif before != after:
             yield (*above, name)
+
+
+def _is_reloaded(name: str, reloaded: Sequence[str]) -> bool:
+    return any(name == each or name.startswith(f"{each}.") for each in reloaded)

@@ -9,7 +9,7 @@ import hashlib
 import os
 import tomllib
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeVar
@@ -23,7 +23,6 @@ from shale.core.settings_values import is_too_large
 from shale.core.suggestions import suggest
 from shale.errors import InvalidRequestError
 from shale.format.blocks.transform import BlockTransformer
-from shale.merge_operators import resolve_operator
 from shale.protocol.options import MissingBoundary
 from shale.service.access import Role, TokenRole
 from shale.service.config import config_sources
@@ -55,22 +54,6 @@ Options = TypeVar("Options", bound="DataclassInstance")
 _WEAKEST_FIRST = ("files", "secrets", "environment")
 
 
-def validate_options(options: Callable[[], object], merge_operator: str | None) -> None:
-    """Check in a settings validator that the engine accepts the options and knows the merge operator.
-
-    Raises:
-        ValueError: the options are invalid, or the merge operator is unknown.
-    """
-    try:
-        resolve_operator(merge_operator)
-    except InvalidRequestError as error:
-        raise ValueError(f"merge_operator: {error}") from error
-    try:
-        options()
-    except InvalidRequestError as error:
-        raise ValueError(str(error)) from error
-
-
 class DaemonSettings(BaseSettings):
     """The settings of every daemon.  A subclass adds its own settings and its ``ROLE``."""
 
@@ -82,6 +65,11 @@ class DaemonSettings(BaseSettings):
 
     Of a section, ``standby.enabled`` is ``--standby``.
     """
+    RELOADED: ClassVar[tuple[str, ...]] = (
+        *("admin.bearer_token", "admin.requests_per_second", "admin.require_token", "log.level"),
+        *("metrics.sample_rate", "tokens", "tracing.sample_ratio"),
+    )
+    """Settings and sections that SIGHUP changes at once; the others need a restart."""
 
     database: DatabaseSection
     store: StoreSection = StoreSection()
