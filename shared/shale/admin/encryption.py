@@ -16,12 +16,14 @@ from shale.concurrency.gather import gather
 from shale.core.lazy_dataclass import dataclass
 from shale.crypto.aes_gcm import AesGcm
 from shale.crypto.key_names import NAME_BYTES_MAX, key_name_of
-from shale.errors import InvalidDbState, InvalidRequestError, ManifestMissing
+from shale.errors import InvalidCompaction, InvalidDbState, InvalidRequestError, ManifestMissing
 from shale.format.blocks.transform import BlockTransformer
 from shale.format.names import sst_key
 from shale.protocol.wal_store import WalStore
 from shale.types import Manifest, Sst, Tree, Ulid
 
+_ATTEMPTS_MAX = 20
+"""How often a rotation waits for other compactions of the same SSTs; a busy compactor may start new ones."""
 UNENCRYPTED = ""
 """Stands for the name of a key."""
 
@@ -142,11 +144,26 @@ class EncryptionAdmin:
         Raises:
             InvalidRequestError: the caller has no keys.
             InvalidDbState: a compaction failed, or its worker does not write with the new key yet.
-            InvalidCompaction: a compaction of the same SSTs is active; try again when it has ended.
+            InvalidCompaction: a compaction of the same SSTs is active, although others were waited for; or, without
+                ``wait``, one is active.
         """
         if not isinstance(self._transformer, AesGcm):
             raise InvalidRequestError("a rotation needs the keys: set encryption.key_file, the new key first")
         write_key = self._transformer.write_key
+        for _ in range(_ATTEMPTS_MAX):
+            try:
+                await self._rewrite(write_key, wait=wait, dry_run=dry_run, on_progress=on_progress)
+                break
+            except InvalidCompaction:
+                if not wait or dry_run:
+                    raise
+            await self._wait_for_active(on_progress)
+        else:
+            await self._rewrite(write_key, wait=wait, dry_run=dry_run, on_progress=on_progress)
+        return await self.status()
+
+    async def _rewrite(self, write_key: str, *, wait: bool, dry_run: bool, on_progress: OnJob | None) -> None:
+        """Submit a compaction for each tree with outdated SSTs, and wait for it."""
         latest = (await self._place.manifests.read_latest()).value
         keys = await self._keys_of(latest)
         for request in _requests(latest, {sst_id for sst_id, key in keys.items() if key != write_key}):
@@ -157,7 +174,12 @@ class EncryptionAdmin:
                 if done.phase is Phase.FAILED:
                     raise InvalidDbState(f"compaction {done.id} failed: {done.error}; run the rotation again")
                 await self._require_written_with(write_key, done)
-        return await self.status()
+
+    async def _wait_for_active(self, on_progress: OnJob | None) -> None:
+        """Wait for compactions of the coordinator, or of a rotation that was interrupted."""
+        for job in await self._compactions.list():
+            if not job.is_finished:
+                await self._compactions.wait(job.id, on_progress)
 
     async def _require_written_with(self, write_key: str, done: CompactionInfo) -> None:
         outputs = {sst.id: sst for sst in done.outputs}

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-import shale
+from shale.admin import clones
 from shale.backup.document import Backup
 from shale.errors import CorruptionError, NotFoundError
 from shale.format.names import visible_range_key
@@ -37,7 +37,7 @@ class Place:
         """Write the database, and make a backup."""
         await write(self.main, ROWS, "parent")
         async with admin(self.main, "half") as made:
-            await made.clones.create(shale.admin.clones.source("parent", start=b"k5"))
+            await made.clones.create(clones.source("parent", start=b"k5"))
         assert await self.main.get(visible_range_key("half")) is not None
         await write(self.main, {"wal": "row"}, "half", flush="wal")
         return await self.create()

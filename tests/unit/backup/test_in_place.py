@@ -2,7 +2,7 @@
 
 import pytest
 
-import shale
+from shale.admin import clones
 from shale.env import Env
 from shale.gc.collector import Collector
 from shale.gc.options import GcOptions, TaskOptions
@@ -43,7 +43,7 @@ async def test_the_parent_of_a_clone_is_released_once_the_state_before_is_not_ke
             assert len(held) == 1, "the state before reads its SSTs"
             assert (await made.verify(deep=True)).findings == ()
             async with admin(store, "undone") as undone:
-                await undone.clones.create(shale.admin.clones.source("clone", checkpoint=result.undo_checkpoint))
+                await undone.clones.create(clones.source("clone", checkpoint=result.undo_checkpoint))
             assert await rows(store, "undone") == {"a": "wrong", "b": "own"}
             async with admin(store, "undone") as undone:
                 await undone.destroy(confirm=True, force=True)
@@ -90,6 +90,6 @@ async def test_another_backup_is_restored_over_a_half_built_database(is_replaced
             undo = getattr(result, "undo_checkpoint", None)
             if is_replaced:
                 async with admin(store, "undone") as undone:
-                    await undone.clones.create(shale.admin.clones.source("db", checkpoint=undo))
+                    await undone.clones.create(clones.source("db", checkpoint=undo))
                 wanted = {"a": "1", "b": "2"} | {"wrong": "row"}
                 assert await rows(store, "undone") in (wanted, {"a": "1", "b": "2"}), last

@@ -1,5 +1,7 @@
 """A restore that was interrupted, and is followed by one of another state: no row of the first one is left."""
 
+from typing import TYPE_CHECKING
+
 import anyio
 import pytest
 
@@ -10,6 +12,9 @@ from shale.testing.wal_backends import MemoryWalBackend
 from tests.unit.backup.databases import admin, rows, write
 from tests.unit.backup.killing_store import Countdown, Killed, KillingStore
 
+if TYPE_CHECKING:
+    from shale.backup.document import Backup
+
 KEYS = shale.AesGcm({"2026-11": b"k" * 32})
 
 
@@ -18,7 +23,7 @@ class Place:
 
     def __init__(self, *, is_encrypted: bool = False, has_backend: bool = False) -> None:
         self.backups = MemoryStore(url="memory://backups/")
-        self.found: tuple[shale.admin.backups.Backup, ...] = ()
+        self.found: tuple[Backup, ...] = ()
         self.seqs: list[int] = []
         self._options = {"block_transformer": KEYS} if is_encrypted else {}
         self._has_backend = has_backend
