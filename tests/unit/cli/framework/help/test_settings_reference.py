@@ -23,9 +23,8 @@ def test_the_page_is_fresh(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("role", DAEMONS)
 def test_every_setting_is_told(role: str) -> None:
     told = TEXT.replace("[]", "")
-    own = "compactor" if role == "worker" else role
     everybody, mine = (
-        told.partition(f"\n## {title}\n")[2].partition("\n## ")[0] for title in ("Every daemon", f"`shale {own}`")
+        told.partition(f"\n## {title}\n")[2].partition("\n## ")[0] for title in ("Every daemon", f"`shale {role}`")
     )
     names = {".".join(each) for each in all_settings(settings_class(role))} - {"config"}
     assert len(names) > 30
@@ -48,7 +47,7 @@ def test_every_setting_says_what_it_is() -> None:
         "- `store.region` (–):",
         "- `encryption.key_file` (needed):",
         "- `filters[].bits_per_key` (`10`):",
-        "All of `shale compactor`, except `embedded_worker` and `take_over`.",
+        "- `databases_interval` (`1min`):",
     ],
 )
 def test_defaults_are_written_as_people_write_them(row: str) -> None:
