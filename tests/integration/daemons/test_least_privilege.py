@@ -113,3 +113,20 @@ def test_a_refused_delete_is_told_at_once(served: tuple[str, list[str]], tmp_pat
 def test_what_a_policy_does_not_allow(role: str, action: str, key: str) -> None:
     assert not is_allowed(policies()[role], Access(action, f"bucket/{key}"))
     assert not is_allowed(policies()[role], Access("s3:ListBucket", "bucket", "payments/"))
+
+
+def grants(policy: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each action of a policy with its resource."""
+    for statement in policy["Statement"]:
+        actions = statement["Action"]
+        for action in [actions] if isinstance(actions, str) else actions:
+            yield action, statement["Resource"].removeprefix("arn:aws:s3:::")
+
+
+@pytest.mark.parametrize(
+    ("page", "pattern"), [("gcs.md", r"objects/(orders/[\w.-]+/)"), ("azure.md", r"'(orders/[^*]+)\*'")]
+)
+def test_the_conditions_of_other_clouds_name_the_paths_that_a_reader_writes(page: str, pattern: str) -> None:
+    found = set(re.findall(pattern, (REPOSITORY / "docs/how-to" / page).read_text()))
+    writes = {resource for action, resource in grants(policies()[READER]) if action == "s3:PutObject"}
+    assert found == {each.removeprefix("bucket/").removesuffix("*") for each in writes}
