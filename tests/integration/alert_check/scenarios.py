@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.integration.alert_check.daemons import Daemon, Place, S3Proxy, s3, wait_until, writing
+from tests.integration.alert_check.daemons import READY_S, Daemon, Place, S3Proxy, s3, wait_until, writing
 from tests.integration.alert_check.monitoring import CheckError, Monitoring
 
 FIRED_S = 120.0
@@ -172,8 +172,9 @@ def flapping(check: Check) -> None:
     with ExitStack() as stack:
         stack.enter_context(check.place.writer())
         since_s = time.monotonic()
-        for _ in range(6):
-            stack.enter_context(check.place.writer())
+        for _ in range(8):
+            stack.enter_context(check.place.daemon("shale_writer"))
+            time.sleep(1.5)  # their takeovers must lie in one window of the rule, however long a start takes
         check.expect("SlateDBFencingFlap", since_s)
 
 
@@ -218,6 +219,7 @@ def stale_write(check: Check) -> None:
         held.delayed = "/manifest/"
         with writing(stalled, size=16000):
             wait_until(lambda: bool(held.waiting), "commit of the writer")
+        assert stalled.put("last", b"1", timeout_s=READY_S)  # else its next WAL file fences it before the commit ends
         stalled.child.send_signal(signal.SIGSTOP)
         for _ in range(3):
             stack.enter_context(place.writer())

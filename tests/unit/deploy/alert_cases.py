@@ -600,8 +600,8 @@ MORE_CASES = (
         "SlateDBStaleWriteRejected",  # Prometheus did not reach the process for longer than the window
         Case(
             "32m",
-            {'slatedb_boundary_rejected_writes_total{db="a",resource="manifest"}': "0x5 _x24 1x9"},
-            {'slatedb_boundary_rejected_writes_total{db="a",resource="manifest"}': "1x5 _x24 1x9"},
+            {'slatedb_boundary_rejected_writes_total{db="a",resource="manifest"}': "0x5 _x24 1 stale"},
+            {'slatedb_boundary_rejected_writes_total{db="a",resource="manifest"}': "1x5 _x24 1 stale"},
         ),
     ),
     ("SlateDBFenced", _exit(80, other=75)),
