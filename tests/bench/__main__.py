@@ -1,8 +1,8 @@
 """``make bench``: the table of docs/concepts/architecture.md's promises, every line measured in this run.
 
 python -m tests.bench [codec|manifest|compaction|calls|durable|two-phase|ingest|bulk|caching|transactions|resp|http
-                       |console|scrape|tracing|sync|cli|cold|start|failover|failover-wal|scale|scale-real|parallel-wal]
-                       ... [--large]
+                       |console|scrape|tracing|limits|sync|cli|cold|start|failover|failover-wal|scale|scale-real
+                       |parallel-wal]... [--large]
 
 ``--large`` adds to ``cold`` the lines of databases on disk, which take five minutes and 8 GB, and to ``compaction`` one
 of 10 GB, which takes 20 minutes and up to 42 GB of disk.
@@ -27,6 +27,7 @@ ENTRY_POINTS = {
     "console": "tests.bench.console:console_lines",
     "scrape": "tests.bench.http.scrape:scrape_lines",
     "tracing": "tests.bench.http.tracing:tracing_lines",
+    "limits": "tests.bench.http.limits:limit_lines",
     "sync": "tests.bench.sync:sync_lines",
     "cli": "tests.bench.cli.commands:cli_lines",
     "cold": "tests.bench.cold.suite:cold_lines",

@@ -22,7 +22,7 @@ TIMEOUT = "timeout"
 class BatchTrace:
     """Makes the span of commands that are kept, and tells the log its ids."""
 
-    __slots__ = ("_context", "_links", "_span", "_traces")
+    __slots__ = ("_context", "_links", "_span", "_traces", "trace_id")
 
     def __init__(self, traces: Tracing, session: RespSession, commands: Sequence[list[bytes]]) -> None:
         self._traces = traces
@@ -30,17 +30,12 @@ class BatchTrace:
         name, attributes = _described(traces, session, commands)
         self._span: RecordedSpan = traces.request(name, None, attributes)
 
-    @property
-    def trace_id(self) -> str:
-        """The id of the trace."""
-        return self._span.trace_id
-
     def __enter__(self) -> Self:
         self._span.__enter__()
         if self._links:
             self._traces.link_next_flush(self._span)
-        ids = {"trace_id": self._span.trace_id, "span_id": self._span.span_id}
-        self._context = structlog.contextvars.bind_contextvars(**ids)
+        self.trace_id, span_id = self._span.ids
+        self._context = structlog.contextvars.bind_contextvars(trace_id=self.trace_id, span_id=span_id)
         return self
 
     def __exit__(
@@ -60,7 +55,7 @@ class BatchTrace:
 def begin(session: RespSession, commands: Sequence[list[bytes]], done: int) -> BatchTrace | None:
     """Begin the span of the commands from the place ``done`` on; None if it is not kept, or none is left."""
     traces = tracing.active()
-    if traces is None or done == len(commands) or not traces.keeps(None):
+    if traces is None or done == len(commands) or not traces.chooses():
         return None
     return BatchTrace(traces, session, commands[done:])
 

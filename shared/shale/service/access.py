@@ -68,12 +68,12 @@ class Quota:
             For a refused request, the whole seconds after which it may be sent again, at least 1.
         """
         now_s = self._clock.monotonic_s()
-        waits_s = [each for bucket in (self._requests, self._bytes) if (each := bucket.wait_s(now_s)) is not None]
-        if not waits_s:
+        requests_s, bytes_s = self._requests.wait_s(now_s), self._bytes.wait_s(now_s)
+        if requests_s is None and bytes_s is None:
             self._requests.take(1)
             return None
         self._refusals.inc()
-        return max(1, ceil(min(RETRY_AFTER_MAX_S, max(waits_s))))
+        return max(1, ceil(min(RETRY_AFTER_MAX_S, max(requests_s or 0.0, bytes_s or 0.0))))
 
     def refusal(self, pause_s: int) -> str:
         """Return the message to a client whose request was refused."""

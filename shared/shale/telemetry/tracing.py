@@ -19,7 +19,7 @@ from shale.env import Env
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
-    from opentelemetry.trace import SpanContext, Tracer
+    from opentelemetry.trace import Span, SpanContext, Tracer
 
 LINKS_MAX = 32
 """A flush has links to at most so many writes, the newest ones."""
@@ -31,25 +31,36 @@ Attributes = dict[str, str | int]
 
 
 class RecordedSpan(AbstractContextManager["RecordedSpan"]):
-    """A span of OpenTelemetry that is the current one inside the block."""
+    """A span of OpenTelemetry that has begun, is the current one inside the block, and ends with it.
 
-    __slots__ = ("_otel", "_scope", "_token")
+    It does what ``start_as_current_span`` does, in half the time.
+    """
 
-    def __init__(self, scope: AbstractContextManager[Any]) -> None:
-        self._scope = scope
+    __slots__ = ("_otel", "_outer", "_token")
+
+    def __init__(self, otel: "Span") -> None:
+        self._otel = otel
 
     def __enter__(self) -> Self:
+        from opentelemetry.context import attach
+        from opentelemetry.trace import set_span_in_context
+
         self._token = _is_recording.set(True)
-        self._otel = self._scope.__enter__()
+        self._outer = attach(set_span_in_context(self._otel))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        from opentelemetry.context import detach
+
         _is_recording.reset(self._token)
+        detach(self._outer)
         if isinstance(error, Exception):
             self._record_error(error)
-        self._scope.__exit__(kind, error, traceback)
+        elif error is not None:
+            self.set("error.type", type(error).__name__)
+        self._otel.end()
 
     def _record_error(self, error: Exception) -> None:
         """Add an error and its message; OpenTelemetry would also add the secrets in its URLs."""
@@ -61,14 +72,10 @@ class RecordedSpan(AbstractContextManager["RecordedSpan"]):
         self._otel.set_status(Status(StatusCode.ERROR, message))
 
     @property
-    def trace_id(self) -> str:
-        """The id of the trace in hexadecimal digits."""
-        return f"{self.context.trace_id:032x}"
-
-    @property
-    def span_id(self) -> str:
-        """The id of the span in hexadecimal digits."""
-        return f"{self.context.span_id:016x}"
+    def ids(self) -> tuple[str, str]:
+        """The ids of the trace and of the span, in hexadecimal digits."""
+        context = self.context
+        return f"{context.trace_id:032x}", f"{context.span_id:016x}"
 
     @property
     def context(self) -> "SpanContext":
@@ -121,7 +128,7 @@ class Tracing:
     def keeps(self, traceparent: str | None) -> bool:
         """Decide whether a request is traced: as its caller has decided, else by chance."""
         flags = None if traceparent is None else _flags_of(traceparent)
-        return self._is_chosen() if flags is None else bool(flags & _SAMPLED_FLAG)
+        return self.chooses() if flags is None else bool(flags & _SAMPLED_FLAG)
 
     def request(self, name: str, traceparent: str | None, attributes: Attributes) -> RecordedSpan:
         """Begin the span of a request that is kept."""
@@ -155,7 +162,7 @@ class Tracing:
     def flush(self, name: str, attributes: Attributes) -> Scope:
         """Begin the span of a flush of the WAL; one of a write that is kept is kept, too."""
         if not self._writes:
-            return self._root(name, attributes) if self._is_chosen() else _NO_SPAN
+            return self._root(name, attributes) if self.chooses() else _NO_SPAN
         from opentelemetry.trace import Link
 
         links = [Link(self._writes.popleft()) for _ in range(len(self._writes))]
@@ -175,8 +182,8 @@ class Tracing:
             self._ratio = ratio
             self._left_out = _gap(ratio, self._env.rng.random())
 
-    def _is_chosen(self) -> bool:
-        """Choose by chance.
+    def chooses(self) -> bool:
+        """Choose by chance, for work that no caller has decided about.
 
         One random number tells how many are left out until the next one: drawing it costs as much as ten comparisons.
         """
@@ -192,15 +199,7 @@ class Tracing:
         return self._record(name, attributes, context=Context(), **options)
 
     def _record(self, name: str, attributes: Attributes, **options: Any) -> RecordedSpan:
-        return RecordedSpan(
-            self._tracer.start_as_current_span(
-                name,
-                attributes=self._attributes | attributes,
-                record_exception=False,
-                set_status_on_exception=False,
-                **options,
-            )
-        )
+        return RecordedSpan(self._tracer.start_span(name, attributes=self._attributes | attributes, **options))
 
 
 _tracing: Tracing | None = None

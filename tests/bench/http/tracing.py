@@ -1,21 +1,18 @@
-"""What traces cost a small request: the CPU time of two writers, of which one keeps one trace of a hundred."""
+"""What traces cost a request, in instructions: without them, with none kept, and with all of them exported."""
 
-import http.client
-import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from statistics import median
 
-from tests.bench.console import cpu_s
+from tests.bench.http.instructions import can_count, count_instructions
 from tests.bench.line import BenchLine
-from tests.integration.daemons.daemon_process import Daemon, running
 from tests.integration.store.servers import http_server
 
-ROUNDS = 15
-REQUESTS = 2000
-SETTINGS = {"off": "tracing.enabled=false", "at 1 %": "tracing.enabled=true"}
+SHARE = 0.01
+REQUESTS = 128
+"""As many as ``tests.bench.http.counted`` sends."""
 
 
 class _Sink(BaseHTTPRequestHandler):
@@ -31,45 +28,21 @@ class _Sink(BaseHTTPRequestHandler):
         """Write nothing."""
 
 
-def cpu_us(daemon: Daemon, connection: http.client.HTTPConnection, method: str) -> float:
-    """Return microseconds of CPU time per request."""
-    begun_s = cpu_s(daemon.process.pid)
-    headers = {"x-shale-durability": "memory"}
-    for number in range(REQUESTS):
-        connection.request(method, f"/v1/kv/{number}", b"v" * 100 if method == "PUT" else None, headers)
-        answer = connection.getresponse()
-        answer.read()
-        assert answer.status in {200, 204}
-    return (cpu_s(daemon.process.pid) - begun_s) / REQUESTS * 1e6
-
-
 def tracing_lines() -> Iterator[BenchLine]:
-    """CPU time of a request with traces, and as the reference without."""
-    if not sys.platform.startswith("linux"):
-        sys.stderr.write("tracing: measures on Linux only\n")
+    """Instructions of a request with traces of which 1 % is kept, and as the reference without."""
+    if not can_count():
         return
-    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        env = {"OTEL_EXPORTER_OTLP_ENDPOINT": stack.enter_context(http_server(_Sink))}
-        daemons: dict[str, tuple[Daemon, http.client.HTTPConnection]] = {}
-        for what, setting in SETTINGS.items():
-            folder = Path(name) / what.replace(" ", "")
-            folder.mkdir()
-            place = ("--url", f"file://{folder}/store/db", "--port", "0", "--set", setting)
-            daemon = stack.enter_context(running("shale_writer", *place, log=folder / "log", env=env, is_fresh=True))
-            daemons[what] = daemon, http.client.HTTPConnection("127.0.0.1", daemon.port("port"))
-        for method in ("PUT", "GET"):
-            taken: dict[str, list[float]] = {what: [] for what in SETTINGS}
-            for number in range(-1, ROUNDS):
-                for what in SETTINGS if number % 2 else reversed(SETTINGS):
-                    us = cpu_us(*daemons[what], method)
-                    if number >= 0:
-                        taken[what].append(us)
-            yield BenchLine.of_rounds(
-                f"{method}, CPU of the writer, traces at 1 %",
-                taken["at 1 %"],
-                taken["off"],
-                unit="us",
-                target="ratio >= 0.98",
-            )
-        for _, connection in daemons.values():
-            connection.close()
+    with tempfile.TemporaryDirectory() as name, http_server(_Sink) as sink:
+        # Spans are exported when there are many, as under load, and at the end of the counting.
+        env = {"OTEL_EXPORTER_OTLP_ENDPOINT": sink, "OTEL_BSP_SCHEDULE_DELAY": "3600000"}
+        counted = count_instructions(Path(name), "tests.bench.http.counted", "tracing", env=env)
+    counts = {name: median(each) / REQUESTS for name, each in counted.items()}
+    for kind in dict.fromkeys(name.rpartition(", ")[0] for name in counts):
+        off, none, every = (counts[f"{kind}, {mode}"] for mode in ("off", "none", "all"))
+        yield _line(f"{kind}, traces on, none kept", none, off, "for comparison")
+        yield _line(f"{kind}, every trace kept and exported", every, off, "for comparison")
+        yield _line(f"{kind}, 1 % of the traces kept", none + (every - none) * SHARE, off, "ratio >= 0.98")
+
+
+def _line(name: str, ours: float, reference: float, target: str) -> BenchLine:
+    return BenchLine(name=name, ours=ours, reference=reference, unit="instr.", target=target, ratio=reference / ours)

@@ -160,5 +160,10 @@ def test_a_read_from_a_bucket_shows_its_requests(collector: tuple[Collector, dic
             for step in ("sst.index", "sst.blocks"):
                 path = paths["slatedb.get", "lookup", step, "object_store.get_range"]
                 assert path.startswith("orders/compacted/")
-            assert attributes(spans.wait_for("GET orders"))["network.protocol.name"] == "resp"
+            command = spans.wait_for("GET orders")
+            assert attributes(command)["network.protocol.name"] == "resp"
+            accept = {"Accept": "application/openmetrics-text"}
+            _, text = daemon.get("/metrics", port=client.admin_port, headers=accept)
+            exemplars = [line for line in text.splitlines() if f'trace_id="{command.trace_id.hex()}"' in line]
+            assert [line.partition("{")[0] for line in exemplars] == ["shale_resp_command_duration_seconds_bucket"]
             assert daemon.stop() == ExitCode.OK

@@ -36,7 +36,7 @@ class TracedRequest(Protocol):
 class RequestTrace:
     """Makes the span of a request that is kept, and tells the log its ids."""
 
-    __slots__ = ("_name", "_span", "_traces")
+    __slots__ = ("_name", "_span", "_traces", "trace_id")
 
     def __init__(self, traces: Tracing, route: str, call: TracedRequest) -> None:
         self._traces = traces
@@ -44,16 +44,12 @@ class RequestTrace:
         attributes = _attributes(self._name, route, call)
         self._span: RecordedSpan = traces.request(self._name, call.header(b"traceparent"), attributes)
 
-    @property
-    def trace_id(self) -> str:
-        """The id of the trace."""
-        return self._span.trace_id
-
     def __enter__(self) -> Self:
         self._span.__enter__()
         if self._name in _WRITES:
             self._traces.link_next_flush(self._span)
-        structlog.contextvars.bind_contextvars(trace_id=self._span.trace_id, span_id=self._span.span_id)
+        self.trace_id, span_id = self._span.ids
+        structlog.contextvars.bind_contextvars(trace_id=self.trace_id, span_id=span_id)
         return self
 
     def __exit__(
