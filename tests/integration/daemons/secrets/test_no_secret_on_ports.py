@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.daemons.planted_secrets import TOKENS, assert_clean, run
+from tests.integration.daemons.secrets.planted_secrets import TOKENS, assert_clean, run
 from tests.integration.writer.writer_process import Client, writer
 
 WRONG = "planted-wrong"

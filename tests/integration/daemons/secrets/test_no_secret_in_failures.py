@@ -12,7 +12,7 @@ import pytest
 from shale.errors import InvalidRequestError
 from shale.service.config.settings import load_settings
 from shale_cli.framework.daemons import settings_class
-from tests.integration.daemons.planted_secrets import assert_clean, run
+from tests.integration.daemons.secrets.planted_secrets import assert_clean, run
 from tests.integration.store.servers import http_server
 
 DAEMONS = {
@@ -22,7 +22,7 @@ DAEMONS = {
     "gc": "shale_gc",
     "reader": "shale_reader",
 }
-CRASHING = "tests.integration.daemons.crashing_daemon"
+CRASHING = "tests.integration.daemons.secrets.crashing_daemon"
 AT_ONCE = ("--set", "shutdown.linger=0", "--admin-port", "0")
 BAD_FILES: dict[str, tuple[str, bytes]] = {
     "a key that is no key": ("keys", b"k1 planted-key\n"),

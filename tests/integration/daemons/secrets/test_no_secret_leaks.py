@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.daemons.planted_secrets import START_S, assert_clean, environment, run
+from tests.integration.daemons.secrets.planted_secrets import START_S, assert_clean, environment, run
 
 S3 = "s3://bucket/db"
 
