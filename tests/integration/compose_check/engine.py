@@ -95,7 +95,7 @@ class Engine:
     def down(self, *options: str) -> float:
         """Remove all containers; return the seconds it took."""
         start = time.monotonic()
-        self.compose("down", "-t", "10", *options)
+        self.compose("--profile", "demo", "down", "-t", "10", *options)
         return time.monotonic() - start
 
     def inspect(self, service: str) -> list[dict[str, Any]]:
