@@ -1,6 +1,6 @@
 """Exports the age of the newest backup of each database, if ``backup.url`` is set (docs/how-to/monitor.md).
 
-The gc only reads the place.  Backups are made by ``shale backup create``, which is no daemon, so nobody could ask it.
+The gc only reads the place.  Backups are made by ``shale backup create``, which is no daemon, and has no port to ask.
 """
 
 from collections.abc import Callable, Iterable

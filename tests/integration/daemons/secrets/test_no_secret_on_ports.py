@@ -45,7 +45,7 @@ RAW = [
 BEFORE_AUTH = [
     ("AUTH", WRONG),
     ("AUTH", "read", WRONG),
-    ("AUTH", "nobody", WRONG),
+    ("AUTH", "stranger", WRONG),
     ("AUTH", "read", WRONG, WRONG),
     ("HELLO", "3", "AUTH", "default", WRONG),
     ("HELLO", "9", "AUTH", "default", WRONG),
