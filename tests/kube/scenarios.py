@@ -132,12 +132,16 @@ def _step(stage: Stage, chart: Path, name: str, chosen: Mapping[str, Any], may_c
     stage.release.upgrade(chart, chosen)
     wait_roles(stage)
     stage.report.add(f"upgrade of {name}", time.monotonic() - start)
-    first = stage.workload.wait_acknowledged(time.monotonic())
-    gap = longest_gap(stage.workload.writes(), start, first)
-    stage.report.add(f"no write acknowledged in the upgrade of {name}", gap)
+    report_gap(stage, f"no write acknowledged in the upgrade of {name}", start)
     after = running(stage)
     if changed := {role for role in after if after[role] != before[role]} - may_change:
         raise KubeCheckError(f"the upgrade of {name} restarted {sorted(changed)}")
+
+
+def report_gap(stage: Stage, name: str, start: float) -> None:
+    """Wait for a write that is acknowledged, and report the longest time without one since ``start``."""
+    first = stage.workload.wait_acknowledged(time.monotonic())
+    stage.report.add(name, longest_gap(stage.workload.writes(), start, first))
 
 
 def require_image(stage: Stage, image: str) -> None:

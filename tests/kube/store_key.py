@@ -6,9 +6,8 @@ from pathlib import Path
 from tests.kube import release
 from tests.kube.cluster import is_ready
 from tests.kube.errors import KubeCheckError
-from tests.kube.load.history import longest_gap
 from tests.kube.processes import wait_for
-from tests.kube.scenarios import BACK_S, Stage, running, wait_roles
+from tests.kube.scenarios import BACK_S, Stage, report_gap, running, wait_roles
 from tests.kube.store import REFUSED, Key, Store
 
 USED_S = 180.0
@@ -23,9 +22,7 @@ def rotate(stage: Stage, store: Store, chart: Path, old: Key, new: Key) -> None:
     stage.release.restart(chart, new.id)
     wait_roles(stage)
     stage.report.add("rotation of the store's key", time.monotonic() - start)
-    first = stage.workload.wait_acknowledged(time.monotonic())
-    gap = longest_gap(stage.workload.writes(), start, first)
-    stage.report.add("no write acknowledged in the rotation of the store's key", gap)
+    report_gap(stage, "no write acknowledged in the rotation of the store's key", start)
     after = running(stage)
     if kept := {role for role in after if after[role] & before[role]}:
         raise KubeCheckError(f"the rotation restarted all roles but {sorted(kept)}")
