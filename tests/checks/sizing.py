@@ -35,7 +35,7 @@ PHASE_S = 600.0
 SAMPLE_S = 0.25
 PASSES = "garbage_collector_options."
 _ROW = re.compile(r"^\| (writer|reader|worker|compactor|gc) \| (\d[^|]*?) \|$", re.MULTILINE)
-_PRODUCT = re.compile(r"(\d+) (×|bytes per) ")
+_PRODUCT = re.compile(r"(\d+(?:\.\d+)?) (×|bytes per) ")
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def evaluate(formula: str, values: Mapping[str, float]) -> float:
             continue
         factor = _PRODUCT.match(term)
         name = term[factor.end() :] if factor else term
-        total += (int(factor[1]) if factor else 1) * values[name.strip("`()")]
+        total += (float(factor[1]) if factor else 1) * values[name.strip("`()")]
     return total
 
 
