@@ -102,7 +102,7 @@ class BackupWatchSection(BackupSection):
 
 
 class GcSettings(SeveralDatabasesSettings, BoundarySettings):
-    """GC: deletes objects that no reader, writer or compactor can need."""
+    """GC: deletes objects that no reader, writer or compactor can need.  Once, as a command: gc run and gc plan."""
 
     ROLE: ClassVar[str] = "gc"
     FLAGS: ClassVar[tuple[str, ...]] = ("dry_run", "once")

@@ -88,7 +88,7 @@ class StandbySection(Section):
 
 
 class WriterSettings(ServerSettings, BoundaryFilesSettings):
-    """The writer: accepts writes over HTTP, makes them durable, and serves reads."""
+    """The writer: accepts writes over HTTP, makes them durable, and serves reads.  A command: writer promote."""
 
     ROLE: ClassVar[str] = "writer"
     FLAGS: ClassVar[tuple[str, ...]] = ("standby.enabled",)

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from shale_cli.framework.daemons import VERBS
 from shale_cli.framework.help.cli_reference import page
 from shale_cli.framework.help.command_tree import CommandHelp, command_tree, examples
 from shale_cli.framework.help.manual_page import manual
@@ -25,6 +26,12 @@ def run(*arguments: str, **environment: str) -> str:
     return subprocess.run(
         command, capture_output=True, text=True, check=True, env={**ENVIRONMENT, **environment}
     ).stdout
+
+
+@pytest.mark.parametrize("role", VERBS)
+def test_the_help_of_a_daemon_names_its_commands(role: str) -> None:
+    text = " ".join(run(role, "--help").split())
+    assert [verb for verb in VERBS[role] if f"{role} {verb}" not in text] == []
 
 
 def test_the_help_of_each_command_fits_a_screen(
