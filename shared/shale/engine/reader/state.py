@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from shale.core.lazy_dataclass import dataclass
 from shale.core.units import format_size
 from shale.engine.location import DatabaseLocation
-from shale.engine.memtable.memtable import Memtable
 from shale.engine.read.pins import Pin
 from shale.engine.read.read_options import ReadOptions
 from shale.engine.read.read_point import ReadPoint, ViewProvider, names_sst
@@ -130,8 +129,7 @@ class ReaderStateBuilder:
         )
         try:
             async for piece in replayed:
-                table = Memtable.from_rows(*piece.parts)
-                tables = tables.with_table(table, piece.consumed_wal_id, max_table_bytes=self._max_table_bytes)
+                tables = tables.with_rows(piece.parts, piece.consumed_wal_id, max_table_bytes=self._max_table_bytes)
         except WalTruncated:
             if must_exist:
                 raise

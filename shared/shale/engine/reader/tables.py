@@ -3,12 +3,14 @@
 These are values; ``shale.engine.reader.state`` replays the WAL into them.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from shale.core.lazy_dataclass import dataclass
-from shale.engine.memtable.memtable import Memtable
+from shale.engine.memtable.memtable import ROW_OVERHEAD_BYTES, Memtable
 from shale.engine.memtable.row_order import take_rows
-from shale.kernels.rows import Rows, concat_rows
+from shale.kernels.rows import Rows
 from shale.types import Manifest
 
 PICKLED_READER_WAL_GONE = (
@@ -47,13 +49,23 @@ class ReplayedTables:
         """The estimated memory of all tables."""
         return sum(replayed.table.size_bytes for replayed in self.replayed)
 
-    def with_table(self, table: Memtable, consumed_wal_id: int, *, max_table_bytes: int) -> "ReplayedTables":
-        """Return these tables with one on top; small tables are joined, so that many polls make few tables."""
-        if not len(table):
+    def with_rows(self, parts: Sequence[Rows], consumed_wal_id: int, *, max_table_bytes: int) -> "ReplayedTables":
+        """Return these tables with one on top; small tables are joined, so that many polls make few tables.
+
+        Args:
+            parts: the rows of WAL files, by ascending seq.  They are copied once, with those of the tables that are
+                joined: of many rows a second copy would be what a reader has to have room for.
+        """
+        size_bytes = sum(part.size_bytes + ROW_OVERHEAD_BYTES * len(part) for part in parts)
+        if not size_bytes:
             return ReplayedTables(self.replayed, consumed_wal_id, self.last_seq)
         replayed = list(self.replayed)
-        while replayed and _should_join(replayed[-1].table, table, max_table_bytes):
-            table = Memtable.from_rows(concat_rows([replayed.pop().table.rows(), table.rows()]))
+        joined = list(parts)
+        while replayed and _should_join(replayed[-1].table.size_bytes, size_bytes, max_table_bytes):
+            older = replayed.pop().table
+            joined.insert(0, older.rows())
+            size_bytes += older.size_bytes
+        table = Memtable.from_rows(*joined)
         last_seq = max(self.last_seq, table.last_seq)
         return ReplayedTables((*replayed, ReplayedTable(table, consumed_wal_id)), consumed_wal_id, last_seq)
 
@@ -83,9 +95,9 @@ def needs_new_state(old: Manifest, new: Manifest) -> bool:
     )
 
 
-def _should_join(older: Memtable, newer: Memtable, max_table_bytes: int) -> bool:
+def _should_join(older_bytes: int, newer_bytes: int, max_table_bytes: int) -> bool:
     # Geometric, like the runs of an LSM tree: a row is copied O(log n) times.
-    return older.size_bytes <= 2 * newer.size_bytes and older.size_bytes + newer.size_bytes <= max_table_bytes
+    return older_bytes <= 2 * newer_bytes and older_bytes + newer_bytes <= max_table_bytes
 
 
 def _rows_above(rows: Rows, barrier: int) -> Rows:

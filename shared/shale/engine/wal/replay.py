@@ -17,7 +17,7 @@ from shale.protocol.wal_store import WalStore
 from shale.types import FLAG_CREATE_TS
 
 PRELOAD_FILES = 4
-_PRELOAD_FILES_MAX = 32
+PRELOAD_FILES_MAX = 32
 _PRELOAD_BYTES = 32 << 20
 KEPT_BYTES_MAX = 64 << 20
 _NOTHING: Mapping[int, Rows] = MappingProxyType({})
@@ -161,7 +161,9 @@ async def wal_rows(
             yield wal_id, rows
         # Small files are read many at a time, so that the latency of the store matters less.
         largest = max(rows.size_bytes for rows in contents.values() if isinstance(rows, Rows))
-        start, count = wal_ids.stop, min(max(PRELOAD_FILES, _PRELOAD_BYTES // max(largest, 1)), _PRELOAD_FILES_MAX)
+        start, count = wal_ids.stop, min(max(PRELOAD_FILES, _PRELOAD_BYTES // max(largest, 1)), PRELOAD_FILES_MAX)
+        # What was yielded is not to be held while the next files are read.
+        del read, contents, rows
 
 
 async def _try_read(wal: WalStore, wal_id: int, env: Env) -> Rows | CorruptionError | None:
