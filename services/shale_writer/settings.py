@@ -91,7 +91,7 @@ class WriterSettings(ServerSettings, BoundaryFilesSettings):
     """The writer: accepts writes over HTTP, makes them durable, and serves reads.  A command: writer promote."""
 
     ROLE: ClassVar[str] = "writer"
-    FLAGS: ClassVar[tuple[str, ...]] = ("standby.enabled",)
+    FLAGS: ClassVar[tuple[str, ...]] = ("standby.enabled", "take_over")
 
     # Settings are frozen, so narrower sections are safe.
     http: WritesHttpSection = WritesHttpSection()  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -99,6 +99,10 @@ class WriterSettings(ServerSettings, BoundaryFilesSettings):
 
     wal: WalSection = WalSection()
     standby: StandbySection = StandbySection()
+    take_over: bool = Field(
+        default=ENGINE.take_over,
+        description="Fence a writer that seems to run; off: exit with 75 instead. A standby decides by itself.",
+    )
 
     flush_interval: Seconds | None = Field(
         default=ENGINE.flush_interval_s,
