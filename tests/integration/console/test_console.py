@@ -18,8 +18,8 @@ STATES = "Number(document.documentElement.dataset.states || 0)"
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     folder = tmp_path_factory.mktemp("console")
-    tokens = ("--set", f"tokens.read={TOKEN}", "--set", "tokens.write=wr1te", "--set", "l0_sst_size_bytes=64KiB")
-    with writer(folder, *tokens) as one:
+    tokens = {"SHALE_TOKENS__READ": TOKEN, "SHALE_TOKENS__WRITE": "wr1te"}
+    with writer(folder, "--set", "l0_sst_size_bytes=64KiB", env=tokens) as one:
         yield one
 
 

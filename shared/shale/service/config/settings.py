@@ -250,10 +250,12 @@ def load_settings(settings_cls: type[S], argv: Sequence[str]) -> LoadedSettings[
     """
     try:
         command_line = read_command_line(settings_cls, argv)
-        try:
-            settings = settings_cls(**command_line.values)
-        except ValidationError as error:
-            raise SettingsError(list(_problems(error, settings_cls, command_line))) from error
+    except InvalidRequestError as error:
+        raise SettingsError([str(error)]) from error
+    try:
+        settings = settings_cls(**command_line.values)
+    except ValidationError as error:
+        raise SettingsError(list(_problems(error, settings_cls, command_line))) from error
     except InvalidRequestError as error:
         raise SettingsError([str(error)]) from error
     too_large = [f"{'.'.join(names)}: the number is too large" for names in _too_large(settings)]
