@@ -1,12 +1,14 @@
 """The sorting kernel against its plain Python version."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shale.engine.memtable import row_order
-from shale.engine.memtable.row_order import merged_parts, newest_of_each, plain_order, take_rows
+from shale.engine.memtable.row_order import merged_parts, newest_of_each, plain_order, plain_take_rows
 from shale.kernels import sort
 from shale.kernels.dispatch import use_kernels
 from shale.kernels.rows import EMPTY_ROWS, entries_from_rows, rows_from_entries
@@ -30,7 +32,7 @@ def test_order_and_rows_are_those_of_the_twin(keys: list[bytes], shift: int) -> 
     rows = rows.slice(min(shift, len(rows)), len(rows))
     order = sort.row_order(rows)
     assert order.tolist() == plain_order(rows).tolist()
-    assert entries_from_rows(sort.take_rows(rows, order)) == entries_from_rows(take_rows(rows, order))
+    assert entries_from_rows(sort.take_rows(rows, order)) == entries_from_rows(plain_take_rows(rows, order))
 
 
 @given(parts=st.lists(st.lists(KEYS, max_size=40), max_size=5), shift=st.integers(0, 2))
@@ -69,3 +71,17 @@ def test_the_newest_row_of_each_key_stays(keys: list[bytes], shift: int) -> None
 
 def test_no_rows() -> None:
     assert len(sort.row_order(EMPTY_ROWS)) == 0
+
+
+def test_taking_rows_needs_no_more_than_their_memory() -> None:
+    """A reader takes the rows of a whole memtable when SSTs replace the others."""
+    rows = rows_from_entries([Entry(b"%08d" % seq, bytes(10_000), seq) for seq in range(1, 1001)])
+    order = np.arange(0, len(rows), 2, dtype=np.int64)
+    tracemalloc.start()
+    try:
+        taken = row_order.take_rows(rows, order)
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert taken.size_bytes == rows.size_bytes // 2
+    assert peak_bytes < 1.5 * taken.size_bytes
