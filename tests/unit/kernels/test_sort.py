@@ -75,7 +75,7 @@ def test_no_rows() -> None:
 
 def test_taking_rows_needs_no_more_than_their_memory() -> None:
     """A reader takes the rows of a whole memtable when SSTs replace the others."""
-    rows = rows_from_entries([Entry(b"%08d" % seq, bytes(10_000), seq) for seq in range(1, 1001)])
+    rows = rows_from_entries([Entry(b"%08d" % seq, bytes(10_000), seq, 0, 0, 0) for seq in range(1, 1001)])
     order = np.arange(0, len(rows), 2, dtype=np.int64)
     tracemalloc.start()
     try:
