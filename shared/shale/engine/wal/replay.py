@@ -163,7 +163,7 @@ async def wal_rows(
         largest = max(rows.size_bytes for rows in contents.values() if isinstance(rows, Rows))
         start, count = wal_ids.stop, min(max(PRELOAD_FILES, _PRELOAD_BYTES // max(largest, 1)), PRELOAD_FILES_MAX)
         # What was yielded is not to be held while the next files are read.
-        del read, contents, rows
+        del read, contents
 
 
 async def _try_read(wal: WalStore, wal_id: int, env: Env) -> Rows | CorruptionError | None:
