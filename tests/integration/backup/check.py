@@ -38,7 +38,7 @@ BATCH = 1000
 WAL_ROWS = 5000
 """Far below a memtable, so that no row is in an SST and in the WAL."""
 FACTOR_MAX = 1.1
-MEMORY_BYTES_MAX = 384 << 20
+MEMORY_BYTES_MAX = 512 << 20
 """The limit of the pod of a backup in the chart."""
 POLL_INTERVAL_S = 0.05
 ACCESS = {"access_key_id": SECRET, "secret_access_key": SECRET, "region": "us-east-1"}
