@@ -22,13 +22,20 @@ class HttpProbe:
     Args:
         tokens: returns the tokens of the data port, which all writers of a database share.
         proof_max_age_s: an older proof does not count.
+        transport: of the requests; ``None``: sockets.
     """
 
-    def __init__(self, tokens: Callable[[], list[TokenRole]], *, proof_max_age_s: float) -> None:
+    def __init__(
+        self,
+        tokens: Callable[[], list[TokenRole]],
+        *,
+        proof_max_age_s: float,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
         self._tokens = tokens
         self._proof_max_age_s = proof_max_age_s
         # The address is that of a writer of this deployment, so a proxy of the environment is not asked.
-        self._http = httpx.AsyncClient(timeout=PROBE_TIMEOUT_S, trust_env=False)
+        self._http = httpx.AsyncClient(timeout=PROBE_TIMEOUT_S, trust_env=False, transport=transport)
 
     async def __aenter__(self) -> Self:
         return self
@@ -46,7 +53,8 @@ class HttpProbe:
         try:
             found = await self._http.get(f"{identity.endpoint}{PATH}", headers=self._headers())
             fields = found.json() if found.status_code == httpx.codes.OK else None
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError):
+        except Exception:  # noqa: BLE001 - whatever fails is no proof, and must not end a standby when it is needed
+            # A writer that is killed while the connection is made is an AttributeError of anyio on uvloop.
             return False
         return isinstance(fields, dict) and self._is_proof(fields, active.epoch, identity.holder)
 
