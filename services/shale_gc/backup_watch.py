@@ -62,7 +62,7 @@ class BackupWatch:
             return
         process = self._process
         for root in self._roots():
-            metrics = process.metrics if root == process.root else process.metrics.for_database(root)
+            metrics = process.settings.metrics_of(process.metrics, root)
             metrics.gauge("slatedb_backup_max_age_seconds").set(self._max_age_s)
             started_ms = newest.started_ms(root)
             metrics.gauge("slatedb_backup_newest_timestamp_seconds").set((started_ms or 0) / 1000)

@@ -7,10 +7,10 @@ from functools import partial
 import anyio
 import structlog
 
+from shale.admin.discovery import databases_below, watch_databases
 from shale.errors import LatestRecordMissing, ProtocolPanic, ShaleError, UnavailableError
 from shale.gc.collector import Collector
 from shale.gc.database_deleter import RESOURCE
-from shale.gc.discovery import databases_below, watch_databases
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import is_destroyed
 from shale.service.process import Process
@@ -169,9 +169,7 @@ class CollectorPool:
 
     def _make(self, root: str, wal_store: ObjectStore | None) -> None:
         process = self.process
-        metrics = (
-            process.metrics if root == process.root else process.metrics.for_database(self._settings.label_of(root))
-        )
+        metrics = self._settings.metrics_of(process.metrics, root)
         options = self._settings.options()
         self.collectors[root] = Collector(process.store, root, process.env, options, metrics, wal_store=wal_store)
         self.waiting.pop(root, None)

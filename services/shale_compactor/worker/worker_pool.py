@@ -13,9 +13,9 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
+from shale.admin.discovery import watch_databases
 from shale.concurrency.first_error import first_error
 from shale.errors import FencedError, InvalidDbState, LatestRecordMissing, ProtocolPanic, ShaleError, UnavailableError
-from shale.gc.discovery import watch_databases
 from shale.service.health import OK, Check, HealthCheckResult
 from shale.service.process import Process
 from shale.telemetry.events import Event
@@ -208,5 +208,4 @@ class WorkerPool:
         return make_worker(process, root, executor, metrics, options=self._settings.worker_options(), slots=self._slots)
 
     def _metrics_of(self, root: str) -> Metrics:
-        metrics = self.process.metrics
-        return metrics if root == self.process.root else metrics.for_database(self._settings.label_of(root))
+        return self._settings.metrics_of(self.process.metrics, root)

@@ -61,21 +61,21 @@ async def test_the_newest_backup_of_each_database_is_exported(tmp_path: Path) ->
     await backed_up(tmp_path, "one")
     chosen = settings(
         f"database.url={tmp_path.as_uri()}/store/one", "databases=two", f"backup.url={tmp_path.as_uri()}/backups",
-        "backup.max_age=1h", "backup.interval=20ms",
+        "backup.max_age=1h", "backup.interval=20ms", 'database_aliases={ two = "second" }',
     )  # fmt: skip
     process = process_of(chosen)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(collect, process)
         newest = await backed_up(tmp_path, "one")
         await until_value(process, MAIN, newest.started_ms / 1000)
-        await until_value(process, "two", 0)
-        assert [value(process, MAX_AGE, name) for name in (MAIN, "two")] == [3600, 3600]
+        await until_value(process, "second", 0)
+        assert [value(process, MAX_AGE, name) for name in (MAIN, "second")] == [3600, 3600]
         other = await backed_up(tmp_path, "two")
-        await until_value(process, "two", other.started_ms / 1000)
+        await until_value(process, "second", other.started_ms / 1000)
         document = tmp_path / "backups" / "backups" / f"{other.id}.json"
         good = document.read_bytes()
         document.unlink()
-        await until_value(process, "two", 0)
+        await until_value(process, "second", 0)
         document.write_bytes(good[:-9])
         with pytest.raises(CorruptionError):
             await backed_up(tmp_path, "one")

@@ -9,13 +9,13 @@ from typing import Any, TypeVar, cast
 import anyio
 import pytest
 
+from shale.admin.discovery import databases_below
 from shale.env import Env
 from shale.errors import InvalidDeletion, InvalidRequestError, ShaleError
 from shale.format.compactions import encode_compactions
 from shale.format.manifest import encode_manifest
 from shale.format.names import manifest_key, sst_key, wal_key
 from shale.gc.collector import Collector
-from shale.gc.discovery import databases_below
 from shale.gc.options import GcOptions, Task, TaskOptions, options_for
 from shale.gc.plan import GcPlan, PlannedObject
 from shale.gc.ulid_set import UlidSet

@@ -8,6 +8,7 @@ from shale.errors import InvalidRequestError
 from shale.service.config.sections import PositiveSeconds, Texts, TextsByName
 from shale.service.config.settings import DaemonSettings
 from shale.store.location import normalize_path
+from shale.telemetry.metrics import Metrics
 
 
 class SeveralDatabasesSettings(DaemonSettings):
@@ -58,6 +59,15 @@ class SeveralDatabasesSettings(DaemonSettings):
         if root == self.database.location().path:
             return self.database.label()
         return self.database_aliases.get(root, root)
+
+    def metrics_of(self, metrics: Metrics, root: str) -> Metrics:
+        """Return the metrics of a database.
+
+        Args:
+            metrics: those of the process, which have the label of its main database.
+            root: the path of the database.
+        """
+        return metrics if root == self.database.location().path else metrics.for_database(self.label_of(root))
 
     def preflight_path(self) -> str:
         """Return the path of the first database, or the folder of all of them."""
