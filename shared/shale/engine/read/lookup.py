@@ -138,6 +138,8 @@ async def resume(
         SstMissing: an SST is gone.
         CorruptionError: an SST is malformed.
     """
+    if tracing.active() is None:
+        return await _read_and_find(view, pending, max_seq, now_ms, keep=keep)
     ssts = max([len(each.ssts) for each in pending], default=0)
     with tracing.step("lookup", **{"slatedb.keys": len(pending), "slatedb.ssts": ssts}):
         return await _read_and_find(view, pending, max_seq, now_ms, keep=keep)
