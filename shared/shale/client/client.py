@@ -14,6 +14,7 @@ import msgpack
 
 from shale.client.authorization import authorization
 from shale.client.errors import SnapshotExpired
+from shale.client.http_client import LoopNeutralClient
 from shale.client.ops import Compare, Ops, WriteResult, expiry_headers
 from shale.client.retry import ClientRetryPolicy
 from shale.client.scans import MSGPACK, RemoteScan
@@ -101,7 +102,7 @@ class Client:
         timeout_s = parse_duration_ms(timeout, name="timeout") / 1000
         headers = authorization(token)
         try:
-            self._http = httpx.AsyncClient(base_url=url, timeout=timeout_s, headers=headers, transport=transport)
+            self._http = LoopNeutralClient(base_url=url, timeout=timeout_s, headers=headers, transport=transport)
         except httpx.InvalidURL:  # its text may be a part of the URL
             raise InvalidRequestError(f"{self._url} is not a URL such as http://127.0.0.1:8080") from None
 
