@@ -19,6 +19,7 @@ from pathlib import Path
 
 from tests.checks.wheels import UV
 from tests.paths import REPOSITORY
+from tests.ports import free_port
 
 TIMEOUT_S = 60.0
 SHOWN = 800
@@ -209,7 +210,7 @@ class Installed:
     @contextmanager
     def up(self, url: str) -> Iterator[tuple["subprocess.Popen[str]", dict[str, dict[str, str]], int]]:
         """Run the four daemons on free ports, with RESP; yield them and the port of RESP."""
-        port = _free_port()
+        port = free_port()
         command = [str(self._bin / "shale"), "up", "--port", "0", "--admin-port", "0", "-o", "jsonl", "-u", url]
         command += ["--set", "resp.enabled=true", "--set", f"writer.resp.port={port}", "--set", "reader.resp.port=0"]
         with (
@@ -318,11 +319,6 @@ def check(installed: Installed, minutes: float) -> int:
 def _environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in HIDDEN}
     return {name: value for name, value in kept.items() if not name.startswith("SHALE_")}
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def main() -> None:

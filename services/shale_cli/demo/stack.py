@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from shale_cli.commands.up.stack import free_ports
 from shale_cli.demo.daemons import Daemon
+from shale_cli.framework.ports import PortReservation
 
 DATABASE = "flights"
 GC_MIN_AGE_MS = 4_000
@@ -27,6 +27,7 @@ class Stack:
         self.directory = directory
         self.store_directory = directory / "store"
         self.logs = directory / "logs"
+        self._ports = PortReservation()  # for as long as the demo runs
         self.url = f"file://{self.store_directory}/{DATABASE}"
         self.store_directory.mkdir(parents=True, exist_ok=True)
         self.logs.mkdir(exist_ok=True)
@@ -61,7 +62,7 @@ class Stack:
         return self._daemon("gc", "gc", settings)
 
     def _daemon(self, name: str, role: str, settings: dict[str, str], *, has_data_port: bool = False) -> Daemon:
-        data_port, admin_port = free_ports(2)
+        data_port, admin_port = self._ports.reserve(), self._ports.reserve()
         options = ["--url", self.url, "--admin-port", str(admin_port)]
         if has_data_port:
             options += ["--port", str(data_port)]

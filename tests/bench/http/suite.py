@@ -24,6 +24,7 @@ import msgpack
 from tests.bench.line import BenchLine
 from tests.bench.peers import key_of
 from tests.paths import PYTHONPATH
+from tests.ports import free_port
 
 ROUNDS = 5
 SECONDS = 3
@@ -74,12 +75,6 @@ def _listens(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
         return True
     return False
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in sockets]
 
 
 def puts_per_s(port: int, directory: Path, durability: str, seconds: int = SECONDS) -> float:
@@ -198,13 +193,13 @@ def http_lines() -> Iterator[BenchLine]:
     """Requests, rows and megabytes a second."""
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         directory = Path(name)
-        trivial, scans, scans_admin = _free_ports(3)
+        trivial, scans, scans_admin = free_port(), free_port(), free_port()
         stack.enter_context(process("-m", "tests.bench.http.trivial", str(trivial), port=trivial))
         for durability, interval, target in (
             ("memory", "100ms", ">= 10,000/s, or within 1.5x of the trivial application"),
             ("durable", "0", ">= 5,000/s, or within 1.5x"),
         ):
-            ours, admin = _free_ports(2)
+            ours, admin = free_port(), free_port()
             stack.enter_context(_writer(directory / durability, ours, admin, interval))
             puts_per_s(ours, directory, durability, WARM_S)
             puts_per_s(trivial, directory, durability, 1)

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from obstore.store import S3Store
 
-from tests.integration.alert_check.monitoring import CheckError, Monitoring, free_port, process
+from tests.integration.alert_check.monitoring import CheckError, Monitoring, process
 from tests.paths import PYTHONPATH
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from subprocess import Popen

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ from typing import Any
 import yaml
 
 from tests.paths import PYTHONPATH, REPOSITORY
+from tests.ports import free_port
 
 RULES = REPOSITORY / "deploy" / "observability"
 ALERTMANAGER = ("alertmanager", "prometheus-alertmanager")
@@ -26,14 +26,6 @@ ENDED_S = 20.0
 
 class CheckError(Exception):
     """What was expected did not happen in time."""
-
-
-def free_port() -> int:
-    """Return a port on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextlib.contextmanager

@@ -57,9 +57,19 @@ def running(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT | variables
     ) as child:
         try:
-            assert child.stdout is not None
-            lines = [json.loads(child.stdout.readline()) for _ in range(4)]
+            lines = [_next_line(child) for _ in range(4)]
             yield child, {line["process"]: line for line in lines}
         finally:
             if child.poll() is None:
                 child.terminate()
+
+
+def _next_line(child: "subprocess.Popen[bytes]") -> dict[str, Any]:
+    """Read the next line of a stack; fail with its log if it ended instead."""
+    assert child.stdout is not None
+    line = child.stdout.readline()
+    if not line:
+        _, errors = child.communicate(timeout=60)
+        raise AssertionError(f"the stack ended with exit code {child.returncode}: {errors.decode()}")
+    document: dict[str, Any] = json.loads(line)
+    return document

@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.paths import REPOSITORY
+from tests.ports import free_port
 
 PROJECT = "shale-check"
 DAEMONS = ("writer", "compactor", "worker", "gc", "reader")
@@ -46,8 +46,8 @@ class Engine:
         # Debian's client builds with BuildKit without a plug-in; another one may come first on PATH.
         self._docker = "/usr/bin/docker" if Path("/usr/bin/docker").exists() else "docker"
         self._compose = shlex.split(os.environ.get("COMPOSE", "")) or self._found_compose()
-        self.port, self.reader_port = _free_port(), _free_port()
-        self.prometheus_port, self.alertmanager_port, self.grafana_port = _free_port(), _free_port(), _free_port()
+        self.port, self.reader_port = free_port(), free_port()
+        self.prometheus_port, self.alertmanager_port, self.grafana_port = free_port(), free_port(), free_port()
         self.has_registry = "BINARIES" not in os.environ
         self.has_grafana = self.has_registry or "GRAFANA_IMAGE" in os.environ
         monitoring = ("prometheus", "alertmanager", "alert-receiver", *(["grafana"] if self.has_grafana else []))
@@ -112,8 +112,3 @@ class Engine:
     def _health(self, service: str) -> str:
         states = [each["State"] for each in self.inspect(service)]
         return "/".join(sorted({str(state.get("Health", state)["Status"]) for state in states})) or "absent"
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ import pyspark
 
 from shale_spark.prerequisites import require_java
 from tests.paths import PYTHONPATH
+from tests.ports import free_port
 
 SPARK_HOME = Path(pyspark.__file__).parent
 START_S = 90.0
@@ -71,10 +71,3 @@ class Cluster:
             assert self._processes[name].poll() is None, log.read_text()
             assert time.monotonic() < deadline, f"{name} did not start:\n{log.read_text()}"
             time.sleep(0.1)
-
-
-def free_port() -> int:
-    """Return a free port of the loopback address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from shale_spark.prerequisites import JavaHome
-from tests.integration.soak.spark_cluster import SPARK_HOME, free_port
+from tests.integration.soak.spark_cluster import SPARK_HOME
 from tests.integration.spark.connect_client import COUNT
 from tests.paths import PYTHONPATH
+from tests.ports import free_port
 
 START_S = 90.0
 CLIENT_S = 240.0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.integration.store.servers import free_port
+from tests.ports import free_port
 
 _START_S = 60.0
 

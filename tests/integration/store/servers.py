@@ -16,6 +16,7 @@ from shale.store.options import StoreOptions
 from tests import cas_selection
 from tests.external_tools import require_tool
 from tests.paths import REPOSITORY
+from tests.ports import free_port
 from tests.processes.forks import Fork
 
 SECRET = "test"
@@ -105,14 +106,6 @@ def nobody_listening() -> Iterator[int]:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
-
-
-def free_port() -> int:
-    """Return a port on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -11,8 +11,9 @@ from shale.errors import InvalidRequestError, UnavailableError
 from shale.store.cloud_store.adapter import CloudStore
 from shale.store.options import StoreOptions
 from shale.store.port import CREATE, Update
-from tests.integration.store.servers import child_process, free_port, http_server, wait_for_port
+from tests.integration.store.servers import child_process, http_server, wait_for_port
 from tests.integration.store.versitygw import find_program
+from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
 WITHOUT_LOGIN = json.dumps({"disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""})

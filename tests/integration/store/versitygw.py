@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.store.servers import SECRET, child_process, free_port, wait_for_port
+from tests.integration.store.servers import SECRET, child_process, wait_for_port
+from tests.ports import free_port
 
 
 def find_versitygw() -> str | None:

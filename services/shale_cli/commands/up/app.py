@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shale_cli.framework.session import CliSession, GlobalOptions, command_line, run
+from shale.service.exit_codes import ExitCode
+from shale_cli.framework.session import CliSession, GlobalOptions, command_line, print_error, run
 
 if TYPE_CHECKING:
     from shale_cli.commands.up.stack import DaemonSpec
@@ -38,17 +39,24 @@ def up(
 
     async def work(session: CliSession) -> int:
         from shale.errors import InvalidRequestError
-        from shale_cli.commands.up.stack import plan_stack, run_stack
+        from shale_cli.commands.up.stack import PortInUseError, plan_stack, run_stack
+        from shale_cli.framework.ports import PortReservation
 
         if session.location.store_url.startswith("memory:"):
             raise InvalidRequestError(
                 f"{session.location.url}: processes cannot share memory; use file:///directory/db"
             )
-        plan = _with_settings(plan_stack(command_line(options), port=port, admin_port=admin_port), set_ or [])
-        session.output.note(
-            f"starting writer, compactor, gc and reader of {session.path} in {session.location.store_url}"
-        )
-        return await run_stack(plan, session)
+        with PortReservation() as ports:
+            try:
+                plan = plan_stack(command_line(options), ports, port=port, admin_port=admin_port)
+            except PortInUseError as error:
+                print_error(str(error))
+                return ExitCode.CONFIG
+            plan = _with_settings(plan, set_ or [])
+            session.output.note(
+                f"starting writer, compactor, gc and reader of {session.path} in {session.location.store_url}"
+            )
+            return await run_stack(plan, session)
 
     run(context, work)
 
