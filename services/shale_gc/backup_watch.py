@@ -34,7 +34,9 @@ async def watch_backups(process: Process[GcSettings], roots: Callable[[], Iterab
         return
     section = settings.store if settings.store is not None else process.settings.store
     async with AsyncExitStack() as closing:
-        place = connect_backups(settings.url, store_options(section), process.env, process.metrics, component="gc")
+        place = connect_backups(
+            settings.url.get_secret_value(), store_options(section), process.env, process.metrics, component="gc"
+        )
         closing.push_async_callback(place.store.aclose)
         newest = NewestBackups(place)
         while True:

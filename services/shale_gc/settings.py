@@ -19,7 +19,7 @@ from shale.gc.options import (
 )
 from shale.service.config.backup_section import BackupSection
 from shale.service.config.section import Section
-from shale.service.config.sections import PositiveSeconds, Seconds, TextsByName
+from shale.service.config.sections import PositiveSeconds, Seconds, UrlsByName
 from shale.service.config.settings import BoundarySettings
 from shale.service.config.several_databases import SeveralDatabasesSettings
 from shale.store.location import normalize_path, parse_store_url
@@ -111,7 +111,7 @@ class GcSettings(SeveralDatabasesSettings, BoundarySettings):
     )  # fmt: skip
 
     garbage_collector_options: GcOptionsSection = GcOptionsSection()
-    wal_stores: TextsByName = Field(
+    wal_stores: UrlsByName = Field(
         default={}, description='Stores of WALs by database path, for example { "orders" = "s3://wal-bucket" }.'
     )
     backup: BackupWatchSection = BackupWatchSection()
@@ -131,7 +131,7 @@ class GcSettings(SeveralDatabasesSettings, BoundarySettings):
         try:
             self.options()
             for path, url in self.wal_stores.items():
-                _require_wal_store(path, url)
+                _require_wal_store(path, url.get_secret_value())
         except InvalidRequestError as error:
             raise ValueError(str(error)) from error
         return self

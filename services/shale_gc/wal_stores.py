@@ -4,6 +4,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
+from shale.service.config.secret_url import url_text
 from shale.service.process import Process
 from shale.service.store_startup import store_options
 from shale.store.connect import connect
@@ -39,7 +40,7 @@ class WalStores:
             InvalidRequestError: the store URL in the manifest is malformed.
         """
         process = self._process
-        named = process.settings.wal_stores.get(root)
+        named = url_text(process.settings.wal_stores.get(root))
         if named is None and root == process.root and process.wal_store is not None:
             return process.wal_store
         if named is None and manifest is not None:

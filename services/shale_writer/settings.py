@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from shale.api.settings import WritesHttpSection
 from shale.engine.options import DbOptions, FlushType
 from shale.server.settings import ServerSettings, validate_options
+from shale.service.config.secret_url import SecretUrl, url_text
 from shale.service.config.section import Section
 from shale.service.config.sections import Bytes, CompressionCodec, PositiveSeconds, Seconds
 from shale.service.config.settings import BoundaryFilesSettings, options_from
@@ -164,7 +165,7 @@ class WriterSettings(ServerSettings, BoundaryFilesSettings):
         default=ENGINE.writer_checkpoint_lifetime_s,
         description="An idle writer replaces its checkpoint after half of this; after a crash it expires.",
     )
-    writer_endpoint: str | None = Field(
+    writer_endpoint: SecretUrl | None = Field(
         default=None,
         description="The URL that the checkpoint tells others; default: http.host, or the host name if that is all "
         "addresses, and http.port.",
@@ -205,6 +206,7 @@ class WriterSettings(ServerSettings, BoundaryFilesSettings):
             wal_epoch_metadata=self.wal.epoch_metadata,
             max_parallel_writes=self.wal.max_parallel_writes,
             wal_ack=self.wal.ack,
+            writer_endpoint=url_text(self.writer_endpoint),
             compactor=False,
             gc=False,
             **self.engine_values(),

@@ -237,6 +237,7 @@ def _default_session(database: "NamedDatabase", output: Output) -> CliSession:
 
 def _configured_session(options: GlobalOptions) -> CliSession:
     from shale.env import Env
+    from shale.service.config.secret_url import url_text
     from shale.service.config.settings import load_settings
     from shale_cli.framework.settings import CommandSettings
 
@@ -251,7 +252,7 @@ def _configured_session(options: GlobalOptions) -> CliSession:
         segment_extractor=None if segments is None else segments.extractor(),
         merge_operator=settings.merge_operator,
         manifest_write_version=settings.manifest.write_version,
-        backups_url=settings.backup.url,
+        backups_url=url_text(settings.backup.url),
         backup_store_options=_backup_store_options(settings.backup.store),
         env=Env.system(),
         output=options.output,

@@ -2,9 +2,9 @@
 
 from pydantic import Field, model_validator
 
+from shale.service.config.access.tokens import Token
 from shale.service.config.section import Section
 from shale.service.config.sections import Bytes, Port, PositiveSeconds
-from shale.service.config.tokens import Token
 
 MIB = 1 << 20
 

@@ -24,9 +24,17 @@ def without_url_secrets(text: str) -> str:
 
 
 def without_userinfo(address: str) -> str:
-    """Return an address with all that is before its ``@`` hidden, also if it is no URL."""
+    """Return an address with all that is before its ``@`` hidden, also if it is no URL.
+
+    An ``@`` in the path of a URL stays, such as that of ``file:///data/a@b``, unless a password with a slash may be
+    before it.
+    """
     userinfo, at, rest = address.rpartition("@")
     if not at:
         return address
-    scheme, separator, _ = userinfo.partition("://")
-    return f"{scheme}{separator}{HIDDEN}@{rest}" if separator else f"{HIDDEN}@{rest}"
+    scheme, separator, below = userinfo.partition("://")
+    if not separator:
+        return f"{HIDDEN}@{rest}"
+    authority, slash, _ = below.partition("/")
+    is_path = slash and not any(mark in authority for mark in "@:") and not scheme.lower().startswith("http")
+    return address if is_path else f"{scheme}{separator}{HIDDEN}@{rest}"

@@ -5,9 +5,9 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from shale.resp.options import RespOptions
+from shale.service.config.access.tokens import Token
 from shale.service.config.section import Section
 from shale.service.config.sections import Bytes, Port, PositiveSeconds, Seconds
-from shale.service.config.tokens import Token
 
 MIB = 1 << 20
 VALUE_BYTES_MAX = 512 * MIB

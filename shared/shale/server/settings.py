@@ -11,7 +11,7 @@ from shale.errors import InvalidRequestError
 from shale.merge_operators import resolve_operator
 from shale.resp.settings import RespSection
 from shale.service.access import Role, TokenRole
-from shale.service.config.quotas_section import QuotasSection
+from shale.service.config.access.quotas_section import QuotasSection
 from shale.service.config.sections import (
     DiskCacheSection,
     Filters,

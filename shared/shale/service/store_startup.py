@@ -9,6 +9,7 @@ import anyio
 from shale.concurrency.first_error import first_error
 from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
+from shale.service.config.secret_url import url_text
 from shale.service.config.sections import StoreSection
 from shale.store.connect import connect
 from shale.store.options import RetryPolicy, StoreOptions
@@ -29,7 +30,8 @@ def store_options(section: StoreSection) -> StoreOptions:
         "session_token": section.session_token,
     }
     config = {name: secret.get_secret_value() for name, secret in secrets.items() if secret is not None}
-    config |= {name: text for name in ("endpoint", "region") if (text := getattr(section, name)) is not None}
+    plain = {"endpoint": url_text(section.endpoint), "region": section.region}
+    config |= {name: text for name, text in plain.items() if text is not None}
     return StoreOptions(
         retry=RetryPolicy(retries_max=section.max_retries, fail_fast_auth=section.fail_fast_auth),
         request_timeout_s=section.request_timeout,

@@ -4,7 +4,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from shale.service.access import AccessTokens, Role
-from shale.service.config.tokens import TokensSection
+from shale.service.config.access.tokens import TokensSection
 
 KNOWN = [(SecretStr("r1"), Role.READ), (SecretStr("r2"), Role.READ), (SecretStr("w"), Role.WRITE)]
 

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from shale.core.token_bucket import TokenBucket
 from shale.service.access import RETRY_AFTER_MAX_S, Quotas, Rates, Role
-from shale.service.config.quotas_section import QuotaSection, QuotasSection
+from shale.service.config.access.quotas_section import QuotaSection, QuotasSection
 from shale.telemetry.metrics import Metrics
 from tests.clocks import ManualClock
 

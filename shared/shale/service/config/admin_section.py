@@ -3,9 +3,9 @@
 from pydantic import Field
 
 from shale.service.access import Rates, Role
+from shale.service.config.access.tokens import Token
 from shale.service.config.section import Section
 from shale.service.config.sections import Port
-from shale.service.config.tokens import Token
 
 
 class AdminSection(Section):

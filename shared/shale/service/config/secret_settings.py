@@ -5,7 +5,7 @@ from typing import get_args
 
 from pydantic import BaseModel, SecretStr
 
-from shale.core.url_secrets import without_userinfo
+from shale.core.url_secrets import without_url_secrets, without_userinfo
 from shale.errors import InvalidRequestError
 from shale.service.config.config_sources import section_of
 from shale.service.config.source_names import PREFIX
@@ -15,11 +15,11 @@ def refuse_secret(model: type[BaseModel], name: str, value: str) -> None:
     """Check one assignment of ``--set``.
 
     Raises:
-        InvalidRequestError: the setting is a secret, or the value is a URL with a password; nothing of the value is in
-            the message.
+        InvalidRequestError: the setting is a secret, or the value is a URL with a password or a signature; nothing of
+            the value is in the message.
     """
     names = name.split(".")
-    if _is_secret(model, names) or ("://" in value and without_userinfo(value) != value):
+    if _is_secret(model, names) or ("://" in value and without_url_secrets(without_userinfo(value)) != value):
         variable = f"{PREFIX}{'__'.join(names)}".upper()
         raise InvalidRequestError(
             f"--set {name}: other users can read a secret on the command line: use a secret file, the variable "

@@ -3,14 +3,14 @@
 import tomllib
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, SecretStr, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
 from shale.core.settings_values import parse_duration_s, parse_size
-from shale.core.url_secrets import without_userinfo
 from shale.crypto.aes_gcm import AesGcm
 from shale.errors import InvalidRequestError
 from shale.format.blocks.transform import BlockTransformer
 from shale.format.sst.filter_policy import BITS_PER_KEY_MAX, BloomPolicy, DelimitedPrefix, FixedPrefix, PrefixExtractor
+from shale.service.config.secret_url import SecretUrl, url_text
 from shale.service.config.section import Section
 from shale.sst.disk_cache_options import (
     DEFAULT_MAX_BYTES,
@@ -85,8 +85,10 @@ Texts = Annotated[tuple[str, ...], BeforeValidator(_texts, json_schema_input_typ
 TextsByName = Annotated[dict[str, str], BeforeValidator(_texts_by_name, json_schema_input_type=str | dict[str, str])]
 """Strings by name; in the environment ``name=a,other=b``."""
 
-Address = Annotated[str, PlainSerializer(without_userinfo, when_used="json")]
-"""A URL whose password is not printed."""
+UrlsByName = Annotated[
+    dict[str, SecretUrl], BeforeValidator(_texts_by_name, json_schema_input_type=str | dict[str, str])
+]
+"""URLs by name, in the same form."""
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 
@@ -94,14 +96,14 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 class DatabaseSection(Section):
     """The location of the database: one URL, or a store and a path in it."""
 
-    url: str | None = Field(
+    url: SecretUrl | None = Field(
         default=None, description="The database, for example s3://bucket/path or file:///data/orders."
     )
-    store: str | None = Field(
+    store: SecretUrl | None = Field(
         default=None, description="The store without the path; needed for paths deeper than one level."
     )
     path: str | None = Field(default=None, description="The database's path in the store.")
-    wal_store: str | None = Field(
+    wal_store: SecretUrl | None = Field(
         default=None, description="A separate store for the WAL; it uses the options of [store]."
     )
     alias: str | None = Field(default=None, description="The db label of metrics and logs; by default the path.")
@@ -120,11 +122,11 @@ class DatabaseSection(Section):
 
     def location(self) -> Location:
         """Return the store and the path."""
-        return parse_location(self.url, self.store, self.path)
+        return parse_location(url_text(self.url), url_text(self.store), self.path)
 
     def wal_store_url(self) -> str | None:
         """Return the separate store of the WAL; ``None`` if the WAL is in the main store."""
-        return None if self.wal_store is None else parse_store_url(self.wal_store)
+        return None if self.wal_store is None else parse_store_url(self.wal_store.get_secret_value())
 
     def label(self) -> str:
         """Return the ``db`` label of metrics and logs."""
@@ -134,7 +136,7 @@ class DatabaseSection(Section):
 class StoreSection(Section):
     """Access to the object store; missing values come from the places that the cloud's own tools use."""
 
-    endpoint: Address | None = Field(default=None, description="URL of a server compatible with S3, Azure or GCS.")
+    endpoint: SecretUrl | None = Field(default=None, description="URL of a server compatible with S3, Azure or GCS.")
     region: str | None = Field(default=None, description="Region of the bucket.")
     access_key_id: SecretStr | None = Field(
         default=None, description="Access key ID sent to the store; best as a secret file."

@@ -26,6 +26,7 @@ from shale.format.blocks.transform import BlockTransformer
 from shale.protocol.options import MissingBoundary
 from shale.service.access import Role, TokenRole
 from shale.service.config import config_sources
+from shale.service.config.access.tokens import TokensSection
 from shale.service.config.admin_section import AdminSection
 from shale.service.config.audit_section import AuditSection
 from shale.service.config.config_sources import ConfigLayer, Names
@@ -43,7 +44,6 @@ from shale.service.config.sections import (
 from shale.service.config.settings_error import SettingsError
 from shale.service.config.shutdown_section import ShutdownSection
 from shale.service.config.source_names import SECRETS_DIR
-from shale.service.config.tokens import TokensSection
 from shale.service.config.tracing_section import TracingSection
 
 if TYPE_CHECKING:

@@ -8,20 +8,19 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_serializer
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_serializer
 
 from shale.core.lazy_dataclass import dataclass
+from shale.core.url_secrets import without_url_secrets, without_userinfo
+from shale.service.config.secret_url import SecretUrl, url_text
 from shale.service.config.section import Section
 from shale.service.config.sections import Bytes
 
 SPARK_MIN_BYTES = 8 * 1024**3
 
-HIDDEN = "**********"
-"""The replacement of a secret in printed settings."""
 _SECRET_NAME = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNORECASE)
 """Spark redacts the same properties in its web UI."""
 _MASTER = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?|local-cluster\[[\d, ]+\]|yarn|[a-z0-9]+://.+", re.DOTALL)
-_CONNECT_TOKEN = re.compile(r"(;token=)[^;]*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +59,14 @@ def parse_master(value: str | None) -> str | None:
         ValueError: Spark knows no such master.
     """
     if value is not None and not _MASTER.fullmatch(value):
-        raise ValueError(f"{value!r} is none of local, local[2], spark://host:7077, k8s://https://…, sc://host, yarn")
+        shown = repr(without_url_secrets(without_userinfo(value)))
+        raise ValueError(f"{shown} is none of local, local[2], spark://host:7077, k8s://https://…, sc://host, yarn")
     return value
+
+
+def _check_master(url: SecretUrl | None) -> SecretUrl | None:
+    parse_master(url_text(url))
+    return url
 
 
 def parse_conf(value: Any) -> Any:
@@ -80,10 +85,17 @@ def parse_conf(value: Any) -> Any:
     return dict(_flat(value)) if isinstance(value, Mapping) else value
 
 
+def _hidden(conf: Any) -> Any:
+    """Wrap the values: one with the name of a secret is not printed at all, others without secrets of URLs."""
+    if not isinstance(conf, Mapping):
+        return conf
+    return {name: SecretStr(text) if _SECRET_NAME.search(name) else SecretUrl(text) for name, text in conf.items()}
+
+
 def _line(line: str) -> tuple[str, str]:
     name, equals, value = line.partition("=")
     if not equals or not name.strip():
-        raise ValueError(f"{line!r}: write name=value, one property per line")
+        raise ValueError(f"{without_url_secrets(line)!r}: write name=value, one property per line")
     return name.strip(), value.strip()
 
 
@@ -96,7 +108,11 @@ def _flat(tree: Mapping[Any, Any], above: str = "") -> Iterator[tuple[str, str]]
             yield f"{above}{name}", str(value).lower() if isinstance(value, bool) else str(value)
 
 
-Conf = Annotated[dict[str, str], BeforeValidator(parse_conf, json_schema_input_type=dict[str, Any] | str)]
+Conf = Annotated[
+    dict[str, SecretStr | SecretUrl],
+    BeforeValidator(_hidden),
+    BeforeValidator(parse_conf, json_schema_input_type=dict[str, Any] | str),
+]
 """Spark properties by name."""
 
 
@@ -109,7 +125,7 @@ class SparkSection(Section):
     spark_min_bytes: Bytes = Field(
         default=SPARK_MIN_BYTES, gt=0, description="auto: compactions with at least this much input run on Spark."
     )
-    master: Annotated[str | None, AfterValidator(parse_master)] = Field(
+    master: Annotated[SecretUrl | None, AfterValidator(_check_master)] = Field(
         default=None,
         description="spark://…, k8s://…, local[n] or sc://…; none: Spark's own configuration, or local[*].",
     )
@@ -119,25 +135,21 @@ class SparkSection(Section):
         ge=1,
         description="Key ranges of one compaction, one task each; none: the number of cores of the cluster.",
     )
-    archive: str | None = Field(default=None, description="A packed Python environment for the executors.")
+    archive: SecretUrl | None = Field(default=None, description="A packed Python environment for the executors.")
     event_host: str | None = Field(
         default=None, description="The address at which executors reach this process; none: Spark's driver address."
     )
 
     @field_serializer("conf")
-    def _show_conf(self, conf: dict[str, str]) -> dict[str, str]:
-        return {name: HIDDEN if _SECRET_NAME.search(name) else value for name, value in conf.items()}
-
-    @field_serializer("master")
-    def _show_master(self, master: str | None) -> str | None:
-        return None if master is None else _CONNECT_TOKEN.sub(rf"\1{HIDDEN}", master)
+    def _show_conf(self, conf: dict[str, SecretStr | SecretUrl]) -> dict[str, str]:
+        return {name: str(value) for name, value in conf.items()}
 
     def settings(self) -> SparkSettings:
         """Return the configuration of a session."""
         return SparkSettings(
-            master=self.master,
-            conf=tuple(sorted(self.conf.items())),
+            master=url_text(self.master),
+            conf=tuple(sorted((name, value.get_secret_value()) for name, value in self.conf.items())),
             ranges=self.ranges,
-            archive=self.archive,
+            archive=url_text(self.archive),
             event_host=self.event_host,
         )

@@ -10,6 +10,7 @@ import sys
 import anyio
 
 from shale.errors import ProtocolPanic
+from shale.service.config.secret_url import url_text
 from shale.service.daemon import run_daemon
 from shale.service.process import Process
 from tests.integration.daemons.idle_daemon import IdleSettings
@@ -18,7 +19,7 @@ from tests.integration.daemons.idle_daemon import IdleSettings
 async def crash(process: Process[IdleSettings]) -> None:
     """Raise the error that the environment names."""
     process.ready()
-    address = str(process.settings.store.endpoint)
+    address = str(url_text(process.settings.store.endpoint))
     access = {"secret_access_key": process.settings.store.secret_access_key, "text": "planted-local"}
     kind = os.environ["CRASH"]
     if kind == "panic":

@@ -10,6 +10,8 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, SecretStr
 
+from shale.service.config.secret_url import SecretUrl
+
 SECRET = "<secret>"  # noqa: S105 - the replacement of a secret
 LEFT_OUT = "<left out>"
 _LONG_WORD = re.compile(r"[\w+/=-]{16,}")
@@ -180,10 +182,15 @@ def _secrets_of(value: object) -> Iterator[str]:
     match value:
         case SecretStr():
             yield value.get_secret_value()
+        case SecretUrl() if str(value) != value.get_secret_value():
+            yield value.get_secret_value()
         case BaseModel():
             yield from secrets_of_settings(value)
         case tuple():
             for each in value:
+                yield from _secrets_of(each)
+        case dict():
+            for each in value.values():
                 yield from _secrets_of(each)
         case _:
             return

@@ -1,0 +1,1 @@
+"""Settings of who may use a port, and how much."""

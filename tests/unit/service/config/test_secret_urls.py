@@ -1,0 +1,107 @@
+"""No setting shows the password or the signature of a URL: settings that take one are secret by type."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+from pydantic import BaseModel, SecretStr
+
+from shale.errors import InvalidRequestError
+from shale.service.config.config_sources import section_of
+from shale.service.config.secret_settings import refuse_secret
+from shale.service.config.secret_url import SecretUrl
+from shale.service.config.settings import DaemonSettings, load_settings
+from shale_cli.commands.debug.bundle.redaction import secrets_of_settings
+from shale_cli.framework.daemons import DAEMONS, settings_class
+from shale_cli.framework.settings import CommandSettings
+
+PLAIN_TEXT = frozenset(
+    {
+        *("admin.host", "http.host", "resp.host", "spark.event_host"),
+        *("store.region", "backup.store.region"),
+        *("checkpoint", "merge_operator", "segment_extractor.name", "segment_extractor.prefix_delimiter"),
+        *("compactor_options.worker.compaction_filters", "compactor_options.worker.merge_operator"),
+        "compactor_options.worker.name",
+        *("database.alias", "database.path", "database_aliases", "databases", "databases_below"),
+        *("disk_cache.directory", "encryption.key_file"),
+        *("enforce_visible_range.start", "enforce_visible_range.end", "filters.prefix", "filters.prefix_delimiter"),
+    }
+)
+"""Every setting of free text that is no URL: names, keys, paths of this machine or in the store, addresses of ports."""
+
+MODELS: list[type[DaemonSettings]] = [*map(settings_class, DAEMONS), CommandSettings]
+
+
+def _leaves(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    for name, field in model.model_fields.items():
+        section = section_of(field.annotation)
+        if section is None:
+            yield ".".join((*above, name)), field.annotation
+        else:
+            yield from _leaves(section, (*above, name))
+
+
+def _has_free_text(annotation: object) -> bool:
+    if get_origin(annotation) is Literal:
+        return False
+    values = get_args(annotation)[1:] if get_origin(annotation) is dict else get_args(annotation)
+    return annotation is str or any(map(_has_free_text, values))
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.ROLE)
+def test_a_setting_of_text_is_secret_by_type_unless_it_is_known_to_be_no_url(model: type[DaemonSettings]) -> None:
+    found = {name for name, annotation in _leaves(model) if _has_free_text(annotation)}
+    assert found <= PLAIN_TEXT, "give a URL the type SecretUrl, and list other text in PLAIN_TEXT"
+
+
+def test_the_list_of_plain_text_has_no_leftovers() -> None:
+    assert {name for model in MODELS for name, annotation in _leaves(model) if _has_free_text(annotation)} == PLAIN_TEXT
+
+
+CONFIG = """
+[database]
+url = "s3://bucket/shop/orders"
+[store]
+endpoint = "http://key:hunter2@127.0.0.1:9000/?sig=hunter2"
+[writer]
+writer_endpoint = "http://hunter2@host:1"
+[gc.backup]
+url = "s3://user:hunter2@backups/orders?sv=1&sig=hunter2"
+[gc.backup.store]
+endpoint = "https://host/?X-Amz-Signature=hunter2"
+[worker.spark]
+master = "sc://h:1/;token=hunter2"
+archive = "https://user:hunter2@host/env.tgz"
+conf = { "spark.hadoop.proxy" = "http://user:hunter2@proxy:1", "spark.hadoop.fs.s3a.secret.key" = "hunter2" }
+"""
+
+
+@pytest.mark.parametrize("role", ["writer", "gc", "worker"])
+def test_nothing_prints_the_secrets_of_urls(role: str, tmp_path: Path) -> None:
+    file = tmp_path / "shale.toml"
+    file.write_text(CONFIG)
+    settings = load_settings(settings_class(role), ["--config", str(file)]).settings
+    shown = [settings.model_dump_json(), repr(settings), str(settings), repr(settings.model_dump())]
+    assert [text for text in shown if "hunter2" in text] == []
+    assert "http://***@127.0.0.1:9000/?sig=***" in shown[0]
+    assert "s3://bucket/shop/orders" in shown[0], "the rest of a URL stays readable"
+    assert settings.store.endpoint is not None
+    assert settings.store.endpoint.get_secret_value() == "http://key:hunter2@127.0.0.1:9000/?sig=hunter2"
+    assert settings.store.endpoint.get_secret_value() in secrets_of_settings(settings)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://user:hunter2@host", "http://hunter2@host", "https://host/a?sig=hunter2", "http://u:hunter/2@host"]
+)
+def test_a_url_with_a_secret_is_no_argument(url: str) -> None:
+    with pytest.raises(InvalidRequestError, match="other users can read a secret") as refusal:
+        refuse_secret(settings_class("writer"), "store.endpoint", url)
+    assert "hunter" not in str(refusal.value)
+    refuse_secret(settings_class("writer"), "store.endpoint", "http://host:9000")
+
+
+def test_a_secret_url_is_equal_by_its_text() -> None:
+    assert SecretUrl("http://a:b@c") == SecretUrl("http://a:b@c") != SecretUrl("http://a:d@c")
+    assert SecretUrl("file:///data/a@b") != SecretStr("file:///data/a@b")
+    assert str(SecretUrl("file:///data/a@b")) == "file:///data/a@b"
