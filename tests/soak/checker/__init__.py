@@ -1,0 +1,1 @@
+"""Judges histories: which orders of the operations explain what the clients saw."""

@@ -1,0 +1,1 @@
+"""What clients did and what came of it: operations, as lines of JSON."""
