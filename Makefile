@@ -28,7 +28,7 @@ REDIS_COMMIT ?= 4f8cdc2a1ea53e42955af758aabffee67cb455dd
 # collecting the tests takes 20 instead of 8 seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install tools java demo spark-demo up test test-again bench bench-spark sim sim-two-phase fuzz model soak two-phase-soak standby-soak gc-soak backup-check compat versitygw redis-suite docs quick lint mutations fmt gen gen-schemas check check-long lock release wheels first-hour archive image image-spark sizing-check compose-check alert-check dashboard-check clean
+.PHONY: help install tools java demo spark-demo up test test-again bench bench-spark sim sim-two-phase fuzz model soak two-phase-soak standby-soak gc-soak backup-check compat versitygw redis-suite docs quick lint mutations mutation-run fmt gen gen-schemas check check-long lock release wheels first-hour archive image image-spark sizing-check compose-check alert-check dashboard-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -148,6 +148,10 @@ lint: install ## ruff, layer contracts, prose, duplicates, mypy strict, pyright
 
 mutations: install ## break functions of 20 sections of design-documents.md, see tests fail; OPTIONS="--all"
 	$(BIN)/python -m tests.checks.mutations $(OPTIONS)
+
+mutation-run: install ## change one operation at a time in protocol, gc, compaction and engine/write; MINUTES=
+	nice $(BIN)/python -m tests.mutation run --minutes $(or $(MINUTES),60) $(OPTIONS)
+	$(BIN)/python -m tests.mutation report
 
 fmt: install ## format and fix what can be fixed
 	$(BIN)/ruff check --fix .

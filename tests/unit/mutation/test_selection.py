@@ -1,0 +1,50 @@
+"""The tests of a mutant, and the judgement of a run."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.mutation.line_trace import LineTrace
+from tests.mutation.report import judge, score_of
+from tests.mutation.selection import load, save, within
+
+
+def test_tests_of_a_line_come_fastest_first_after_those_that_killed_before(tmp_path: Path) -> None:
+    path = tmp_path / "baseline.json"
+    save(path, [("slow", 2.0, {"a.py": [1, 2]}), ("fast", 0.1, {"a.py": [2]}), ("other", 0.5, {"b.py": [2]})])
+    baseline = load(path)
+    assert baseline.tests_of(Path("a.py"), (2,)) == ["fast", "slow"]
+    assert baseline.tests_of(Path("a.py"), (1, 2), ["slow", "other"]) == ["slow", "fast"]
+    assert baseline.tests_of(Path("a.py"), (3,)) == []
+
+
+@pytest.mark.parametrize(("budget_s", "expected"), [(0, ["a"]), (3, ["a", "b"]), (9, ["a", "b", "c"])])
+def test_a_budget_limits_the_tests_of_a_mutant(budget_s: float, expected: list[str]) -> None:
+    assert within(["a", "b", "c"], {"a": 1, "b": 2, "c": 3}, budget_s) == expected
+
+
+def test_a_trace_records_lines_of_its_files_only() -> None:
+    trace = LineTrace(frozenset({score_of.__code__.co_filename}))
+    with trace.recording() as lines:
+        score_of({"killed": 1})
+    first = score_of.__code__.co_firstlineno
+    assert {file: sorted(numbers) for file, numbers in lines.items()} == {
+        score_of.__code__.co_filename: [first + 2, first + 3]
+    }
+
+
+def test_a_report_fails_for_survivors_and_low_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def write(*outcomes: str) -> None:
+        records = [
+            {"key": f"p.m:f: x{place}", "place": "p.m:1", "outcome": outcome, "tests": 1, "complete": True}
+            for place, outcome in enumerate(outcomes)
+        ]
+        (tmp_path / "results.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+
+    write("killed", "timeout", "skipped")
+    assert judge(tmp_path, ["p"], score_min=0.9) == 0
+    assert "p: 100.0%" in capsys.readouterr().out
+    write("killed", "survived")
+    assert judge(tmp_path, ["p"], score_min=0.5) == 1
+    assert "survived (1 tests)  p.m:1  p.m:f: x1" in capsys.readouterr().out
