@@ -74,6 +74,10 @@ class ReaderSettings(ServerSettings):
         """A reader creates manifests and updates no object in place."""
         return False
 
+    def requires_writes(self) -> bool:
+        """A reader serves what it has, also while it cannot renew its checkpoint."""
+        return False
+
     def writes_to_store(self) -> bool:
         """Only a reader that manages its own checkpoint writes."""
         return self.options().mode is ReaderMode.MANAGED

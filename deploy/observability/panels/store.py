@@ -68,6 +68,14 @@ STORE = Row(
             "topk(12, slatedb_object_store_up{$all})",
         ),
         one(
+            "Failing writes",
+            "SlateDBObjectStoreWritesFailing: for how long the store has not taken a write.",
+            "s",
+            "{{component}} {{instance}}",
+            "topk(12, slatedb_object_store_write_failing_seconds{$all})",
+            30,
+        ),
+        one(
             "Clock skew",
             "SlateDBClockSkew beyond 5 s.",
             "s",

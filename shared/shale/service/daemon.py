@@ -27,13 +27,14 @@ from shale.service.config.settings_error import SettingsError
 from shale.service.exit_codes import ExitCode, contains_fencing
 from shale.service.exit_logging import log_failure, log_shutdown
 from shale.service.exported_traces import exported_traces
-from shale.service.health import Health, ServiceState, StoreReachability
-from shale.service.heartbeat import measure_event_loop, probe_store, watch_clock
+from shale.service.health import Health, ServiceState, StoreReachability, writes_check
+from shale.service.heartbeat import measure_event_loop, probe_store, watch_clock, watch_writes
 from shale.service.http.server import open_socket, serve_app
 from shale.service.process import Main, Process
 from shale.service.runtime_tuning import has_uvloop, reuse_large_buffers, share_one_arena, tune_gc
 from shale.service.shutdown import FinalScrapes, Shutdown, ShutdownState
 from shale.service.store_startup import RecoveryScope, StoreOpener
+from shale.store.failing_writes import FailingWrites
 from shale.store.port import ObjectStore
 from shale.telemetry import tracing
 from shale.telemetry.events import Event
@@ -182,7 +183,8 @@ class _Shell(Generic[S]):
 
     async def _work(self, admin: AdminApp, draining: anyio.Event) -> None:
         settings = self._settings
-        opener = StoreOpener(settings.store, self._env, self._metrics, settings.ROLE)
+        writes = FailingWrites(self._env.clock)
+        opener = StoreOpener(settings.store, self._env, self._metrics, settings.ROLE, writes)
         up = self._metrics.gauge("slatedb_object_store_up", component=settings.ROLE)
         reachability = StoreReachability(self._env.clock, settings.ready.grace, up)
         wal_url, wal_store = settings.database.wal_store_url(), None
@@ -209,6 +211,8 @@ class _Shell(Generic[S]):
                     )
                 )
             self._health.add_ready_check("store", reachability.check)
+            required = settings.requires_writes()
+            self._health.add_ready_check("store_writes", writes_check(writes, settings.ready.grace, required=required))
             self._process = Process(
                 settings=settings,
                 env=self._env,
@@ -224,11 +228,16 @@ class _Shell(Generic[S]):
             )
             if self._reloaded is not None:  # while the store was not reached
                 self._process.apply_settings(self._reloaded)
-            await self._main_and_watch(self._process, store, reachability)
+            await self._main_and_watch(self._process, store, reachability, writes)
 
-    async def _main_and_watch(self, process: Process[S], store: ObjectStore, reachability: StoreReachability) -> None:
+    async def _main_and_watch(
+        self, process: Process[S], store: ObjectStore, reachability: StoreReachability, writes: FailingWrites
+    ) -> None:
         async with anyio.create_task_group() as tg:
-            interval_s = max(0.5, min(10.0, self._settings.ready.grace / 3))
+            grace_s = self._settings.ready.grace
+            interval_s = max(0.5, min(10.0, grace_s / 3))
+            failing = self._metrics.gauge("slatedb_object_store_write_failing_seconds", component=self._settings.ROLE)
+            tg.start_soon(partial(watch_writes, writes, failing, self._metrics, grace_s=grace_s), name="writes")
             watch = partial(
                 probe_store, store, boundary_key(process.root, "manifest"), reachability, interval_s=interval_s
             )

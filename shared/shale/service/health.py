@@ -10,6 +10,7 @@ from typing import Any
 
 from shale.core.lazy_dataclass import dataclass
 from shale.env import Clock
+from shale.store.failing_writes import FailingWrites
 from shale.telemetry.instruments import Gauge
 from shale.telemetry.metrics import Metrics
 
@@ -203,6 +204,26 @@ class StoreReachability:
             return OK
         message = f"the store has not responded for {silent_s:.0f} s"
         return HealthCheckResult(ok=silent_s < self._grace_s, message=message, degraded=True)
+
+
+def writes_check(writes: FailingWrites, grace_s: float, *, required: bool) -> Check:
+    """Return a check of the writes to the store, which fail on a full disk while reads are answered.
+
+    Args:
+        writes: the failing writes of the process.
+        grace_s: how long the process stays ready while they fail.
+        required: whether a process whose writes fail cannot do its job; a reader can.
+    """
+
+    def check() -> HealthCheckResult:
+        write = writes.oldest()
+        if write is None:
+            return OK
+        seconds = writes.failing_s()
+        message = f"the store has not taken a write for {seconds:.0f} s: {write.error}"
+        return HealthCheckResult(ok=not required or seconds < grace_s, message=message, degraded=True)
+
+    return check
 
 
 def _report(checks: Mapping[str, HealthCheckResult], exclude: frozenset[str]) -> HealthReport:

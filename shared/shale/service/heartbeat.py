@@ -8,8 +8,10 @@ import anyio
 from shale.env import Env, ThreadCpu
 from shale.errors import ShaleError
 from shale.service.health import Health, StoreReachability
+from shale.store.failing_writes import FailingWrites
 from shale.store.port import ObjectStore
 from shale.store.preflight import measure_clock, with_short_retries
+from shale.telemetry.instruments import Gauge
 from shale.telemetry.metrics import Metrics
 
 TICK_S = 0.1
@@ -51,6 +53,14 @@ async def probe_store(store: ObjectStore, key: str, reachability: StoreReachabil
         else:
             reachability.failed()
         await anyio.sleep(interval_s)
+
+
+async def watch_writes(writes: FailingWrites, failing: Gauge, metrics: Metrics, *, grace_s: float) -> None:
+    """Export for how long writes fail, and log an error after ``grace_s`` seconds."""
+    metrics.before_scrape(lambda: failing.set(writes.failing_s()))
+    while True:
+        await anyio.sleep(max(0.1, min(1.0, grace_s / 3)))
+        writes.report(grace_s)
 
 
 async def watch_clock(store: ObjectStore, env: Env, prefix: str, metrics: Metrics, *, interval_s: float) -> None:

@@ -12,6 +12,7 @@ from shale.env import Env
 from shale.service.config.secret_url import url_text
 from shale.service.config.sections import StoreSection
 from shale.store.connect import connect
+from shale.store.failing_writes import FailingWrites
 from shale.store.options import RetryPolicy, StoreOptions
 from shale.store.preflight import require_safe_store
 from shale.store.retry import RetryingStore
@@ -60,12 +61,14 @@ class StoreOpener:
         env: clock, randomness, ids and threads.
         metrics: the metrics registry.
         role: the name of the daemon, a label of metrics.
+        writes: told of failing writes.
     """
 
     section: StoreSection
     env: Env
     metrics: "Metrics"
     role: str
+    writes: FailingWrites
 
     @contextlib.asynccontextmanager
     async def open(
@@ -93,7 +96,15 @@ class StoreOpener:
             StoreUnsafe: the store fails the conditional-write check.
         """
         section, env, metrics = self.section, self.env, self.metrics
-        store = connect(url, env, metrics, store_options(section), component=self.role, store_type=store_type)
+        store = connect(
+            url,
+            env,
+            metrics,
+            store_options(section),
+            component=self.role,
+            store_type=store_type,
+            writes=self.writes,
+        )
         try:
             if section.preflight and writes:
                 await require_safe_store(

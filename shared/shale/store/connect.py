@@ -11,6 +11,7 @@ from shale.store.retry import RetryingStore
 from shale.types import CasMode
 
 if TYPE_CHECKING:
+    from shale.store.failing_writes import FailingWrites
     from shale.store.memory import MemoryStore
     from shale.telemetry.metrics import Metrics
 
@@ -48,6 +49,7 @@ def connect(
     *,
     component: str = "admin",
     store_type: str = "main",
+    writes: "FailingWrites | None" = None,
 ) -> RetryingStore:
     """Return the store that all parts of a process share: with metrics for attempts, and retries.
 
@@ -55,6 +57,7 @@ def connect(
         url: the URL, an adapter, or a store that this function returned, which is returned again.
         component: the label of the metrics: writer, reader, compactor, worker, gc, admin or pipeline.
         store_type: main or wal.
+        writes: told of failing writes, of all stores of the process.
     """
     if isinstance(url, RetryingStore):
         return url
@@ -66,7 +69,7 @@ def connect(
         adapter = MeteredStore(adapter, env.clock, metrics, component=component, store_type=store_type)
     if options.cas is CasMode.TWO_PHASE:
         adapter = _two_phase(adapter, env, options)
-    return RetryingStore(adapter, env, options.retry)
+    return RetryingStore(adapter, env, options.retry, writes=writes)
 
 
 def _two_phase(adapter: ObjectStore, env: Env, options: StoreOptions) -> ObjectStore:

@@ -26,6 +26,7 @@ from shale.errors import (
     UnavailableError,
 )
 from shale.store.adapter_errors import NotSupported, failure_type
+from shale.store.failing_writes import FAILURES, FailingWrites
 from shale.store.opening import FIRST_ANSWER_S, current_opening
 from shale.store.options import RetryPolicy
 from shale.store.port import (
@@ -58,9 +59,17 @@ AUTH_LOG_INTERVAL_S = 60.0
 class RetryingStore(StoreWrapper):
     """Retries requests to ``store`` until they are answered: by default without limit, with growing delays."""
 
-    def __init__(self, store: ObjectStore, env: Env, policy: RetryPolicy | None = None) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        env: Env,
+        policy: RetryPolicy | None = None,
+        *,
+        writes: FailingWrites | None = None,
+    ) -> None:
         super().__init__(store)
         self._env = env
+        self._writes = FailingWrites(env.clock) if writes is None else writes
         self._policy = policy if policy is not None else RetryPolicy()
         self._sends_attributes = store.supports_attributes
         self._auth_logged_s: float | None = None
@@ -87,7 +96,7 @@ class RetryingStore(StoreWrapper):
 
     def over(self, store: ObjectStore) -> "RetryingStore":
         """Return another store with the same policy: one below a wrapper, for example."""
-        return RetryingStore(store, self._env, self._policy)
+        return RetryingStore(store, self._env, self._policy, writes=self._writes)
 
     async def get(self, key: str) -> GetResult | None:
         """See ``ObjectStore``."""
@@ -114,13 +123,25 @@ class RetryingStore(StoreWrapper):
         attributes: Mapping[str, str] | None = None,
     ) -> ETag | None:
         """See ``ObjectStore``."""
+        path = self._url_of(key)
+        try:
+            etag = await self._put(key, data, mode, dict(attributes or {}), path)
+        except BaseException as error:
+            self._writes.ended(path, error)
+            raise
+        if self._writes.has_failed:
+            self._writes.ended(path, None)
+        return etag
+
+    async def _put(
+        self, key: str, data: BytesLike | Sequence[BytesLike], mode: PutMode, stamped: dict[str, str], path: str
+    ) -> ETag | None:
         if isinstance(mode, Overwrite):
-            return await self.retry("put", lambda: self._attempt(key, data, mode, dict(attributes or {})))
-        stamped = dict(attributes or {})
+            return await self.retry("put", lambda: self._attempt(key, data, mode, stamped), path)
         if self._sends_attributes:
             stamped[PUT_ID] = str(self._env.ids.ulid())
         try:
-            return await self.retry("put", lambda: self._attempt(key, data, mode, stamped))
+            return await self.retry("put", lambda: self._attempt(key, data, mode, stamped), path)
         except (AlreadyExists, DeadlineExceeded, Precondition) as error:
             is_silent = isinstance(error, DeadlineExceeded) and not self._has_answered
             if is_silent or not self._sends_attributes:
@@ -139,9 +160,24 @@ class RetryingStore(StoreWrapper):
             head.append(part)
             size += len(part)
             if size > SINGLE_PUT_BYTES:
-                await self._store.put_stream(key, _chained(head, stream))
+                await self._put_stream(key, _chained(head, stream))
                 return
         await self.put(key, head)
+
+    async def _put_stream(self, key: str, parts: AsyncIterator[BytesLike]) -> None:
+        path, problem = self._url_of(key), None
+        try:
+            await self._store.put_stream(key, parts)
+        except BaseException as error:
+            problem = error
+            if isinstance(error, FAILURES):
+                self._writes.failed(path, error)
+            raise
+        finally:
+            self._writes.ended(path, problem)
+
+    def _url_of(self, key: str) -> str:
+        return f"{self.url}{key}" if self.url.endswith("/") else f"{self.url}/{key}"
 
     async def delete(self, key: str) -> None:
         """See ``ObjectStore``."""
@@ -192,10 +228,15 @@ class RetryingStore(StoreWrapper):
             self._sends_attributes = False
             return await self._store.put(key, data, mode=mode)
 
-    async def retry(self, op: str, call: Callable[[], Awaitable[T]]) -> T:
+    async def retry(self, op: str, call: Callable[[], Awaitable[T]], written: str | None = None) -> T:
         """Repeat ``call`` until it is answered, as often as the policy allows.
 
         Requests to the transactional store of the two-phase mode have the same policy.
+
+        Args:
+            op: names the request in logs and errors.
+            call: makes one attempt.
+            written: URL of the object that it writes, if it writes one.
 
         Raises:
             AccessDenied: at once, if the policy fails fast.
@@ -203,19 +244,27 @@ class RetryingStore(StoreWrapper):
             DeadlineExceeded: after the policy's ``timeout_s``.
         """
         if self._policy.timeout_s is None:
-            return await self._retry(op, call)
+            return await self._retry(op, call, written)
         limit_s = self._policy.timeout_s if self._has_answered else min(FIRST_ANSWER_S, self._policy.timeout_s)
         failures: deque[ShaleError] = deque(maxlen=1)
         with anyio.move_on_after(limit_s):
-            return await self._retry(op, call, failures)
+            return await self._retry(op, call, written, failures)
         raise _timed_out(self.url, op, limit_s, failures)
 
-    async def _retry(self, op: str, call: Callable[[], Awaitable[T]], failures: deque[ShaleError] | None = None) -> T:
+    async def _retry(
+        self,
+        op: str,
+        call: Callable[[], Awaitable[T]],
+        written: str | None,
+        failures: deque[ShaleError] | None = None,
+    ) -> T:
         for retry in itertools.count():
             try:
                 result = await call()
             except (UnavailableError, AccessDenied) as error:
                 opening = current_opening()
+                if written is not None:
+                    self._writes.failed(written, error)
                 if isinstance(error, AccessDenied):
                     if self._policy.fail_fast_auth or opening is not None:
                         raise

@@ -196,6 +196,11 @@ _STORE = (
     _counter("slatedb_object_store_cache_evicted_bytes_total", "Bytes dropped from the cache of objects."),
     _gauge("slatedb_object_store_cache_keys", "Keys in the cache of objects."),
     _gauge("slatedb_object_store_cache_bytes", "Bytes in the cache of objects."),
+    _gauge(
+        "slatedb_object_store_write_failing_seconds",
+        "For how long the store has not taken the write that fails the longest; 0: no write fails.",
+        "component",
+    ),
     _gauge("slatedb_object_store_up", "Whether the store answered the last probe, 0 before the first.", "component"),
     _gauge("slatedb_clock_skew_seconds", "The clock of the store minus ours, as last measured."),
     _counter("slatedb_corruption_total", "Objects that were found corrupt.", "resource"),

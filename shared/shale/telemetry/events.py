@@ -35,6 +35,8 @@ class Event(StrEnum):
     KERNELS_MISSING = "kernels.missing", "warning"
     STORE_REQUEST_FAILING = "store.request.failing", "warning"
     STORE_REQUEST_RETRIED = "store.request.retried", "info"
+    STORE_WRITES_FAILING = "store.writes.failing", "error"
+    STORE_WRITES_RECOVERED = "store.writes.recovered", "info"
     STORE_AUTH_FAILED = "store.auth.failed", "error"
     STORE_UNSAFE = "store.unsafe", "error"
     STORE_CLOCK_SKEWED = "store.clock.skewed", "warning"

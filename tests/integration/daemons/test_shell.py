@@ -33,7 +33,7 @@ def test_the_admin_port_answers(tmp_path: Path) -> None:
         assert daemon.get("/startupz", port=port)[0] == 200
         status, verbose = daemon.get("/readyz?verbose", port=port)
         assert status == 200
-        assert set(json.loads(verbose)["checks"]) == {"state", "store"}
+        assert set(json.loads(verbose)["checks"]) == {"state", "store", "store_writes"}
         statusz = json.loads(daemon.get("/statusz", port=port)[1])
         assert (statusz["role"], statusz["db"], statusz["state"]) == ("gc", "orders", "active")
         text = daemon.get("/metrics", port=port)[1]

@@ -158,6 +158,15 @@ CASES = {
         {'slatedb_object_store_up{db="a",component="writer",job="j",instance="i"}': "1x2 0x20"},
         {'slatedb_object_store_up{db="a",component="writer",job="j",instance="i"}': "0 0 1 0 0 1 0 0 1 0 0 1 0"},
     ),
+    "SlateDBObjectStoreWritesFailing": Case(
+        "5m",
+        {
+            'slatedb_object_store_write_failing_seconds{db="a",component="writer",job="j",instance="i"}': "0 20 50 80 110x5"
+        },
+        {
+            'slatedb_object_store_write_failing_seconds{db="a",component="writer",job="j",instance="i"}': "0 40 0 45 0 40 0x5"
+        },
+    ),
     "SlateDBFencingFlap": Case(
         "15m",
         {f'slatedb_manifest_writer_epoch{{db="a",instance="i{n}"}}': f"_x{2 * n} {n + 1}x1 stale" for n in range(8)},

@@ -189,7 +189,7 @@ def test_daemons_take_what_other_values_render(name: str, tmp_path: Path) -> Non
     for number, template in enumerate(daemons):
         folder = tmp_path / str(number)
         folder.mkdir()
-        assert taken(objects, template, folder).database.url.startswith(("s3://", "az://"))
+        assert str(taken(objects, template, folder).database.url).startswith(("s3://", "az://"))
 
 
 def test_the_collector_as_a_job(tmp_path: Path) -> None:

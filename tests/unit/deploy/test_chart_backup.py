@@ -95,10 +95,10 @@ def test_commands_take_the_settings_and_secrets(tmp_path: Path) -> None:
         for name, value in written(objects, tmp_path).items():
             patch.setenv(name, value)
         settings = load_settings(CommandSettings, []).settings
-    assert (settings.database.url, settings.backup.url) == ("s3://bucket/orders", "s3://backups/orders")
+    assert (str(settings.database.url), str(settings.backup.url)) == ("s3://bucket/orders", "s3://backups/orders")
     access, place = settings.store, settings.backup.store
     assert place is not None
-    assert (access.endpoint, place.endpoint) == ("http://minio.storage:9000", "https://backups.example:9443")
+    assert (str(access.endpoint), str(place.endpoint)) == ("http://minio.storage:9000", "https://backups.example:9443")
     for section, name in ((access, "store"), (place, "backup__store")):
         assert section.access_key_id is not None
         assert section.secret_access_key is not None

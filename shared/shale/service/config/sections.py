@@ -224,7 +224,9 @@ class LogSection(Section):
 class ReadySection(Section):
     """When the process reports that it is not ready."""
 
-    grace: Seconds = Field(default=30.0, description="How long the process stays ready while the store is unreachable.")
+    grace: Seconds = Field(
+        default=30.0, description="How long the process stays ready while the store is unreachable, or takes no writes."
+    )
 
 
 class MetricsSection(Section):

@@ -114,6 +114,10 @@ class DaemonSettings(BaseSettings):
         """Whether the preflight check may write to the store; a read-only daemon may lack the permission."""
         return True
 
+    def requires_writes(self) -> bool:
+        """Whether the daemon is not ready while its writes to the store fail."""
+        return True
+
     def preflight_path(self) -> str:
         """Return the path in the store below which the preflight check writes: credentials may be limited to it."""
         return self.database.location().path
