@@ -78,6 +78,7 @@ def _status(db: DbReader, clock: Clock) -> dict[str, Any]:
         "visible_seq": db.visible_seq,
         "checkpoint": str(db.checkpoint_id) if db.checkpoint_id is not None else None,
         "lag_s": _lag_s(db, clock),
+        "wal_gaps": [str(gap) for gap in db.wal_gaps],
         "l0_ssts": sum(len(tree.l0) for _, tree in db.manifest.trees()),
     }
 

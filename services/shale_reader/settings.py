@@ -50,7 +50,7 @@ class ReaderSettings(ServerSettings):
     )
     skip_wal_replay: bool = Field(default=False, description="Serve only rows that are in SSTs.")
     allow_wal_gap: bool = Field(
-        default=False, description="If a WAL file is lost, serve the rows before it instead of refusing."
+        default=False, description="If WAL files are lost, serve the rows of all others instead of refusing."
     )
     block_cache_bytes: Bytes | None = Field(default=None, description="Memory for blocks, indexes and filters.")
     read_ahead_bytes: Bytes = Field(default=ENGINE.read_ahead_bytes, description="How many bytes a scan fetches ahead.")

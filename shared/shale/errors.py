@@ -154,10 +154,11 @@ class ManifestMissing(CorruptionError):
 
 
 class WalTruncated(CorruptionError):
-    """A WAL file that replay needs is gone."""
+    """A WAL file that replay needs is gone; ``files`` names all such files, if there are several."""
 
-    def __init__(self, id: int, why: str = "") -> None:  # noqa: A002 - the protocol's name
-        super().__init__(f"WAL file {id} is needed but gone" + (f": {why}" if why else ""))
+    def __init__(self, id: int, why: str = "", *, path: str | None = None, files: str = "") -> None:  # noqa: A002
+        what = f"WAL files {files} are needed but gone" if files else f"WAL file {id} is needed but gone"
+        super().__init__(f"{what}: {why}" if why else what, path=path)
         self.id = id
 
 

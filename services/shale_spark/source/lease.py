@@ -60,9 +60,12 @@ async def explain_missing(
 ) -> ShaleError | None:
     """Return the error for objects that are gone because nothing protected them; ``None`` if that is not the reason.
 
-    While the checkpoint is listed, ``error`` is a real corruption.
+    While the checkpoint is listed, or the newest manifest still needs the WAL file, ``error`` is a real corruption.
     """
     if isinstance(error, WalTruncated) and plan.lease.lifetime_ms is not None:
+        latest = (await manifests_of(stores, plan.where.root, env).load()).value
+        if latest.replay_after_wal_id < error.id:
+            return None
         return SnapshotLost(
             f"{error}: {show_location(plan.where)} was flushed and its WAL collected while the query ran; flush it "
             "before large jobs, or let more of the WAL travel with the plans (tail_bytes)"

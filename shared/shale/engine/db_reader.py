@@ -35,6 +35,7 @@ from shale.engine.reader.state import (
     require_readable,
 )
 from shale.engine.reader.tables import PICKLED_READER_WAL_GONE
+from shale.engine.reader.wal_replay import WalReplay
 from shale.engine.seq_times import seq_at, time_of
 from shale.engine.status_updates import StatusSubscription
 from shale.engine.write.durability import reraise
@@ -44,6 +45,7 @@ from shale.format.sequence_tracker import SequenceTracker
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import is_destroyed
 from shale.protocol.visible_range import require_usable
+from shale.protocol.wal_completeness import WalGap
 from shale.protocol.wal_store import WalStore
 from shale.sst.paths import SstPaths
 from shale.sst.process_cache import PROCESS_CACHE
@@ -87,6 +89,7 @@ class DbReader(MadeByOpen, Reads):
         self._poll_lock = anyio.Lock()
         self._error: ShaleError | None = None
         self._following: Follower | None = None
+        self._wal_replay: WalReplay | None = None
         self._read_ahead: ReadAhead | None = None
         self._last_poll_ms = 0
         self._ended = anyio.Event()
@@ -118,7 +121,8 @@ class DbReader(MadeByOpen, Reads):
             UnknownOption: there is no option of that name; this is a ``TypeError``, too.
             InvalidRequestError: an impossible setting.
             LatestRecordMissing: there is no database.
-            InvalidDbState: the database is half built or destroyed.
+            InvalidDbState: the database is half built or destroyed, or its WAL is in another store.
+            WalTruncated: a WAL file that replay needs is lost, and ``allow_wal_gap`` is off.
             CheckpointMissing: ``checkpoint`` is not listed, or has expired.
             AmbiguousCheckpoint: several checkpoints have the name ``checkpoint``.
         """
@@ -219,6 +223,11 @@ class DbReader(MadeByOpen, Reads):
         return len(self._state.tables.replayed)
 
     @property
+    def wal_gaps(self) -> tuple[WalGap, ...]:
+        """The ranges of lost WAL files whose rows are left out (``allow_wal_gap``)."""
+        return self._wal_replay.left_out if self._wal_replay is not None else ()
+
+    @property
     def cache(self) -> "DbCache":
         """The caches of its SSTs in memory and on disk, to warm and to evict."""
         return DbCache(self._resolve_point)
@@ -316,13 +325,11 @@ class DbReader(MadeByOpen, Reads):
             read_ahead_bytes=options.read_ahead_bytes,
             read_ahead=self._read_ahead,
         )
-        paths = SstPaths.of(root, stored.value)
-        cache = PROCESS_CACHE.memory(options.block_cache_bytes, options.cache)
         transformer = self._where.block_transformer
         reader = SstReader(
             store,
-            paths,
-            cache,
+            SstPaths.of(root, stored.value),
+            PROCESS_CACHE.memory(options.block_cache_bytes, options.cache),
             env,
             metrics,
             filter_policies=options.filter_policies,
@@ -332,16 +339,10 @@ class DbReader(MadeByOpen, Reads):
         )
         wal = WalStore(self._stores.wal or store, root, env, transformer=transformer)
         latest = LatestViewProvider(lambda: self._state, self.refresh)
-        builder = ReaderStateBuilder(
-            wal,
-            reader,
-            env,
-            read_options,
-            max_table_bytes=options.max_memtable_bytes,
-            wal_has_gaps=stored.value.has_parallel_wal,
-            view_provider=latest if options.mode is ReaderMode.FOLLOW_LATEST else None,
-        )
-        self._following = Follower(manifests, stored, builder, options, env=env, metrics=metrics)
+        provider = latest if options.mode is ReaderMode.FOLLOW_LATEST else None
+        builder = ReaderStateBuilder(reader, read_options, view_provider=provider)
+        self._wal_replay = replay = WalReplay(wal, manifests, env, options, has_gaps=stored.value.has_parallel_wal)
+        self._following = Follower(manifests, stored, builder, replay, options, env=env, metrics=metrics)
         await self._following.open(through_wal_id)
         self._last_poll_ms = env.clock.now_ms()
         if (disk := PROCESS_CACHE.preloading(options.disk_cache)) is not None:
@@ -351,7 +352,7 @@ class DbReader(MadeByOpen, Reads):
         log.info(Event.DB_OPENED, path=root, mode=options.mode.value, manifest_id=self.manifest_id)
 
     async def _poll_loop(self) -> None:
-        """Poll until the reader is closed, or until polls have failed for a whole lifetime of the lease."""
+        """Poll until the reader is closed, a WAL file is lost, or polls have failed for a lifetime of the lease."""
         while True:
             await anyio.sleep(self._options.manifest_poll_interval_s)
             try:
@@ -363,7 +364,8 @@ class DbReader(MadeByOpen, Reads):
                 expire_ms = self._follower.expire_ms
                 left_s = None if expire_ms is None else (expire_ms - self._env.clock.now_ms()) / 1000
                 log.warning(Event.READER_POLL_FAILED, error=error, lease_left_s=left_s)
-                if left_s is not None and left_s <= 0:
+                # A lost WAL file stays lost, and the reader would serve an old state for ever.
+                if isinstance(error, WalTruncated) or (left_s is not None and left_s <= 0):
                     self._on_failure(error)
                     return
 

@@ -8,6 +8,7 @@ from shale.core.async_use import MadeByOpen
 from shale.engine import db_reader
 from shale.engine.open_context import OpenContext
 from shale.errors import ShaleError
+from shale.protocol.wal_completeness import WalGap
 from shale.sync.db_cache import DbCache
 from shale.sync.loop_thread import LoopThread, loop_thread
 from shale.sync.reads import BlockingReads
@@ -57,6 +58,11 @@ class DbReader(MadeByOpen, BlockingReads[db_reader.DbReader]):
     def memtable_count(self) -> int:
         """The number of tables of rows replayed from the WAL."""
         return self._inner.memtable_count
+
+    @property
+    def wal_gaps(self) -> tuple[WalGap, ...]:
+        """The ranges of lost WAL files whose rows are left out (``allow_wal_gap``)."""
+        return self._inner.wal_gaps
 
     @property
     def problem(self) -> ShaleError | None:

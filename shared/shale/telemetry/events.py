@@ -67,6 +67,8 @@ class Event(StrEnum):
     STANDBY_WARM_FAILED = "standby.warm.failed", "warning"
     STANDBY_CACHE_ADOPTED = "standby.cache.adopted", "info"
     WAL_FENCE_WRITTEN = "wal.fence.written", "info"
+    WAL_ENDS_EARLY = "wal.ends_early", "warning"
+    WAL_GAP_SKIPPED = "wal.gap_skipped", "warning"
     WAL_REPLAY_DONE = "wal.replay.done", "info"
     WAL_FLUSH_OK = "wal.flush.ok", "debug"
     WAL_FLUSH_FAILED = "wal.flush.failed", "error"

@@ -73,6 +73,11 @@ def open_reader(process: SimProcess, **options: Any) -> "OpenContext[DbReader]":
     return DbReader.open("db", store=process.connection, env=process.env, metrics=process.metrics, **settings)
 
 
+async def last_reader(process: SimProcess, **options: Any) -> list[Row]:
+    async with open_reader(process, **options) as db:
+        return [row async for row in db.scan()]
+
+
 async def until_created(process: SimProcess) -> None:
     manifests = manifests_of(process)
     while await manifests.try_read_latest() is None:  # noqa: ASYNC110 - a store has no events

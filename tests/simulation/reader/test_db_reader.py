@@ -19,7 +19,7 @@ from shale.testing.database_invariants import DatabaseInvariants
 from shale.testing.faults import Fault
 from shale.testing.simulation import SimProcess, Simulation
 from shale.testing.swarm import SimOptions
-from shale.types import Checkpoint, Manifest, Row
+from shale.types import Checkpoint, Manifest
 from tests.simulation.background_actors import eager_collector, l0_promoter
 from tests.simulation.compactor import lsm
 from tests.simulation.conftest import simulated, simulated_slowly
@@ -30,6 +30,7 @@ from tests.simulation.reader.reader_processes import (
     LIFETIME_S,
     POLL_S,
     ExpectedState,
+    last_reader,
     manifests_of,
     open_reader,
     until_created,
@@ -107,11 +108,6 @@ def latest(sim: Simulation) -> Manifest:
     (rules,) = sim.invariants
     assert isinstance(rules, DatabaseInvariants)
     return rules.manifests.latest
-
-
-async def last_reader(process: SimProcess) -> list[Row]:
-    async with open_reader(process) as db:
-        return [row async for row in db.scan()]
 
 
 def check_final(sim: Simulation, expected_state: ExpectedState) -> None:

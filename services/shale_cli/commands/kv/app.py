@@ -8,11 +8,12 @@ import typer
 
 from shale.admin.json_values import rfc3339
 from shale_cli.commands.kv import files
-from shale_cli.commands.kv.reading import AllowWalGap, CheckpointId, Pin, Prefix, Start, Stop, bounds, open_reader
+from shale_cli.commands.kv.reading import CheckpointId, Pin, Prefix, Start, Stop, bounds, open_reader
 from shale_cli.commands.kv.row_writer import RowChange
 from shale_cli.commands.kv.writing import Endpoint, TakeOver, TokenFile, WriterChoice
 from shale_cli.framework.output.row_json import row_item, row_json
 from shale_cli.framework.output.stream import Stream
+from shale_cli.framework.output.wal_gaps import AllowWalGap
 from shale_cli.framework.output.writer import Output, write_bytes
 from shale_cli.framework.session import CliSession, print_error, run
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shale_cli.commands.kv.reading import AllowWalGap, CheckpointId, Pin, Prefix, Start, Stop, bounds, open_reader
+from shale_cli.commands.kv.reading import CheckpointId, Pin, Prefix, Start, Stop, bounds, open_reader
 from shale_cli.commands.kv.row_layout import KeyColumn, RowLayout, ValueColumn, ValueFormatOption
 from shale_cli.commands.kv.writing import Endpoint, TakeOver, TokenFile, WriterChoice
+from shale_cli.framework.output.wal_gaps import AllowWalGap
 from shale_cli.framework.session import CliSession, run
 
 if TYPE_CHECKING:

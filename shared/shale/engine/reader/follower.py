@@ -9,8 +9,17 @@ from shale.engine.reader.lease import needs_renewal, renew_checkpoints, replace_
 from shale.engine.reader.options import ReaderMode, ReaderOptions
 from shale.engine.reader.state import ReaderState, ReaderStateBuilder
 from shale.engine.reader.tables import ReplayedTables, needs_new_state
+from shale.engine.reader.wal_replay import WalReplay
 from shale.env import Env
-from shale.errors import AccessDenied, CheckpointMissing, InvalidDbState, ManifestMissing, ShaleError
+from shale.errors import (
+    AccessDenied,
+    CheckpointMissing,
+    InvalidDbState,
+    ManifestMissing,
+    ShaleError,
+    UnavailableError,
+    WalTruncated,
+)
 from shale.protocol.checkpoints import release_checkpoints, resolve_checkpoint
 from shale.protocol.manifest_store import ManifestStore, StoredManifest
 from shale.protocol.versioned import Versioned
@@ -23,6 +32,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 _CLOSE_LIMIT_S: Final = 10.0
+_ATTEMPTS_MAX: Final = 8
+_TOO_FAST: Final = "the database is flushed, and its WAL collected, faster than its newest state can be read"
 _READ_ONLY_HINT: Final = "a reader writes a checkpoint of its state: permit that, or open with follow_latest=True"
 log = get_logger("reader")
 
@@ -35,6 +46,7 @@ class Follower:
         manifests: ManifestStore,
         stored: StoredManifest,
         builder: ReaderStateBuilder,
+        wal: WalReplay,
         options: ReaderOptions,
         *,
         env: Env,
@@ -43,6 +55,7 @@ class Follower:
         self._manifests = manifests
         self._stored = stored
         self._builder = builder
+        self._wal = wal
         self._env = env
         self._options = options
         self._state: ReaderState | None = None
@@ -88,8 +101,9 @@ class Follower:
             CheckpointMissing: the checkpoint is not listed, or has expired.
             AmbiguousCheckpoint: several checkpoints have the name.
             ManifestMissing: the checkpoint's version is gone.
-            WalTruncated: a WAL file that the checkpoint protects is gone.
-            InvalidDbState: a WAL file that the manifest needs is missing, and GC did not delete it.
+            WalTruncated: a WAL file that replay needs is lost; names all such files.
+            InvalidDbState: there is no WAL file at all, so the WAL is in another store.
+            UnavailableError: the database is flushed faster than its newest state can be read.
         """
         match self._options.mode:
             case ReaderMode.MANAGED:
@@ -100,7 +114,7 @@ class Follower:
             case ReaderMode.CHECKPOINT:
                 await self._open_checkpoint(through_wal_id)
             case ReaderMode.FOLLOW_LATEST:
-                await self._serve(self._stored.current, Pin(), None)
+                await self._serve_latest(self._stored.current, Pin())
 
     async def poll(self, *, destroyed: bool = False) -> None:
         """Move to the newest state.  A reader at a checkpoint does nothing.
@@ -110,27 +124,24 @@ class Follower:
 
         Raises:
             InvalidDbState: the database is destroyed and the lease has expired.
+            WalTruncated: a WAL file that replay needs is lost.
         """
         mode = self._options.mode
         if mode is ReaderMode.CHECKPOINT:
             return
         latest = await self._stored.refresh()
         if mode is ReaderMode.FOLLOW_LATEST:
-            if latest.id <= self.state.manifest.id:
-                await self._replay_newer()
-            else:
-                await self._serve(latest, self.state.pin, self.state)
+            if latest.id > self.state.manifest.id or not await self._replay_newer(latest.value):
+                await self._serve_latest(latest, self.state.pin)
             return
         if destroyed:
-            await self._poll_destroyed()
+            await self._poll_destroyed(latest.value)
             return
         self._forget_lost(update_expiry(latest.value, self._retired))
         if update_expiry(latest.value, [self.state.pin]):
             await self._reestablish()
-        elif needs_new_state(self.state.manifest.value, latest.value):
+        elif needs_new_state(self.state.manifest.value, latest.value) or not await self._replay_newer(latest.value):
             await self._replace()
-        else:
-            await self._replay_newer()
         await self._renew()
 
     def fail(self, error: ShaleError) -> None:
@@ -160,13 +171,29 @@ class Follower:
         tables = ReplayedTables.empty_of(manifest.value)
         if not self._options.skip_wal_replay:
             last_id = max(manifest.value.next_wal_sst_id - 1, through_wal_id or 0)
-            tables = await self._builder.replay_to(tables, last_id, must_exist=not self._options.allow_wal_gap)
+            try:
+                tables = await self._wal.through(tables, manifest.value, last_id)
+            except WalTruncated:
+                # ``CheckpointMissing`` says more, if the checkpoint was deleted meanwhile.
+                await self._stored.refresh()
+                resolve_checkpoint(self._stored.value, entry.id, self._env.clock.now_ms())
+                raise
         self._state = self._builder.build(manifest, tables, Pin(entry.id), None)
 
     async def _replace(self) -> None:
-        """Replace the checkpoint by one of the newest state, and serve that state."""
+        """Replace the checkpoint by one of the newest state, and serve that state.
+
+        Raises:
+            UnavailableError: every new state had lost its checkpoint before its WAL was read.
+        """
+        for _ in range(_ATTEMPTS_MAX):
+            if await self._try_replace():
+                return
+        raise UnavailableError(_TOO_FAST)
+
+    async def _try_replace(self) -> bool:
         old = self._state.pin if self._state is not None else None
-        candidates = [*self._retired, old] if old is not None else []
+        candidates = [*self._retired, *([old] if old is not None else [])]
         new_id = self._env.ids.uuid()
         self._created_ids.add(new_id)
         dropped: list[Pin] = []
@@ -196,7 +223,11 @@ class Follower:
             self._retired = [pin for pin in candidates if pin not in dropped]
             self._forget_lost(update_expiry(committed.value, self._retired))
             self._created_ids -= {pin.checkpoint_id for pin in dropped if pin.checkpoint_id is not None}
-            await self._serve(pinned, Pin(new_id, entry.expire_s), self._state)
+            pin = Pin(new_id, entry.expire_s)
+            if await self._serve(pinned, pin):
+                return True
+            self._retired.append(pin)
+            return False
         finally:
             for pin in dropped:
                 pin.is_closing = False
@@ -257,29 +288,49 @@ class Follower:
             expire_s=self.state.pin.expire_s,
         )
 
-    async def _poll_destroyed(self) -> None:
+    async def _poll_destroyed(self, latest: Manifest) -> None:
         expire_ms = self.expire_ms
         if expire_ms is not None and self._env.clock.now_ms() >= expire_ms:
             raise InvalidDbState("the database is destroyed and the lease of this reader has expired")
-        await self._replay_newer()
+        await self._replay_newer(latest)
 
-    async def _serve(self, manifest: Versioned[Manifest], pin: Pin, previous: ReaderState | None) -> None:
-        """Serve a manifest with the tables replayed so far."""
+    async def _serve_latest(self, latest: Versioned[Manifest], pin: Pin) -> None:
+        """Serve the newest manifest without protection: GC may delete its WAL files before they are read.
+
+        Raises:
+            UnavailableError: that happened with every manifest.
+        """
+        for _ in range(_ATTEMPTS_MAX):
+            if await self._serve(latest, pin):
+                return
+            latest = await self._stored.refresh()
+        raise UnavailableError(_TOO_FAST)
+
+    async def _serve(self, manifest: Versioned[Manifest], pin: Pin) -> bool:
+        """Serve a manifest with the tables replayed so far and the newer WAL files.
+
+        Returns:
+            whether the manifest is served; if not, a newer one has moved on, and files that this one needs are gone.
+        """
+        previous = self._state
         tables = ReplayedTables.empty_of(manifest.value) if previous is None else previous.tables.above(manifest.value)
         if not self._options.skip_wal_replay:
-            tables = await self._builder.replay(tables)
-            if not self._options.allow_wal_gap:
-                await self._builder.require_complete_wal(self._manifests, manifest.value, tables)
+            replayed = await self._wal.to_end(tables, manifest.value)
+            if replayed.is_superseded:
+                return False
+            tables = replayed.tables
         self._state = self._builder.build(manifest, tables, pin, previous)
+        return True
 
-    async def _replay_newer(self) -> None:
-        """Serve the WAL files written since the last poll."""
+    async def _replay_newer(self, latest: Manifest) -> bool:
+        """Serve the WAL files written since the last poll; return whether the served manifest still suffices."""
         if self._options.skip_wal_replay:
-            return
+            return True
         state = self.state
-        tables = await self._builder.replay(state.tables)
-        if tables != state.tables:
-            self._state = self._builder.build(state.manifest, tables, state.pin, state)
+        replayed = await self._wal.to_end(state.tables, latest)
+        if replayed.tables != state.tables:
+            self._state = self._builder.build(state.manifest, replayed.tables, state.pin, state)
+        return not replayed.is_superseded
 
     async def _read(self, manifest_id: int) -> Versioned[Manifest]:
         manifest = await self._manifests.read(manifest_id)

@@ -48,7 +48,8 @@ class ReaderOptions(KnownFields):
         cache: a memory budget shared with others, instead.
         merge_operator: a callable, or a name (``shale.merge_operators``).
         disk_cache: directory that caches parts of SSTs; ``None``: the setting of the process.
-        allow_wal_gap: if a WAL file that the manifest names is lost, serve the rows before it instead of refusing.
+        allow_wal_gap: if WAL files that replay needs are lost, serve the rows of all others instead of refusing;
+            ``wal_gaps`` names what is left out.
         segment_extractor: its name must equal the one in the manifest; reads route by the prefixes of the manifest.
         enforce_visible_range: a read wholly outside is refused; by default the range of a projected clone, and
             ``EVERYTHING`` overrides it.

@@ -12,13 +12,9 @@ from shale.engine.read.super_version import SuperVersion
 from shale.engine.reader.options import ReaderMode, ReaderOptions
 from shale.engine.reader.tables import ReplayedTables
 from shale.engine.status_updates import StatusUpdate
-from shale.engine.wal.replay import replay_wal
-from shale.env import Env
-from shale.errors import ClosedError, InvalidDbState, SegmentExtractorMismatch, ShaleError, SstMissing, WalTruncated
-from shale.protocol.manifest_store import ManifestStore
+from shale.errors import ClosedError, InvalidDbState, SegmentExtractorMismatch, ShaleError, SstMissing
 from shale.protocol.versioned import Versioned
-from shale.protocol.wal_completeness import require_complete_wal, require_wal_store
-from shale.protocol.wal_store import WalStore
+from shale.protocol.wal_completeness import require_wal_store
 from shale.sst.reader import SstReader
 from shale.store.location import require_in_store
 from shale.types import Manifest
@@ -55,26 +51,18 @@ class ReaderState:
 
 
 class ReaderStateBuilder:
-    """Builds states: replays the WAL and combines tables and manifest."""
+    """Builds states: combines the tables that were replayed from the WAL with a manifest."""
 
     def __init__(
         self,
-        wal: WalStore,
         reader: SstReader,
-        env: Env,
         options: ReadOptions,
         *,
-        max_table_bytes: int,
-        wal_has_gaps: bool = False,
         view_provider: ViewProvider | None = None,
     ) -> None:
-        self._wal = wal
-        self._wal_has_gaps = wal_has_gaps
         self._view_provider = view_provider
         self._reader = reader
-        self._env = env
         self._options = options
-        self._max_table_bytes = max_table_bytes
 
     def build(
         self, manifest: Versioned[Manifest], tables: ReplayedTables, pin: Pin, previous: ReaderState | None
@@ -89,51 +77,6 @@ class ReaderStateBuilder:
             previous=previous.view if previous is not None else None,
         )
         return ReaderState(manifest, tables, ReadPoint(view, None, self._view_provider))
-
-    async def replay(self, tables: ReplayedTables) -> ReplayedTables:
-        """Add the rows of newer WAL files, up to the end of the WAL or the first missing file.
-
-        Only its age protects a file newer than the reader's manifest (docs/reference/protocol.md 5.5).  So a missing
-        file is no error: a later manifest has its rows.
-        """
-        last_id = await self._wal.last_seen_wal_id(tables.consumed_wal_id, has_gaps=self._wal_has_gaps)
-        return await self.replay_to(tables, last_id, must_exist=False)
-
-    async def require_complete_wal(self, manifests: ManifestStore, manifest: Manifest, tables: ReplayedTables) -> None:
-        """Check that the first WAL file after this manifest exists, or that GC deleted it.
-
-        A reader serves the rows before a later gap, as SlateDB does.  Without the first file it reads the wrong store.
-
-        Raises:
-            InvalidDbState: names the file and the probable cause.
-        """
-        if tables.consumed_wal_id == manifest.replay_after_wal_id:
-            await require_complete_wal(self._wal, manifests, manifest, tables.consumed_wal_id)
-
-    async def replay_to(self, tables: ReplayedTables, last_id: int, *, must_exist: bool) -> ReplayedTables:
-        """Add the rows of the WAL files up to ``last_id``, or up to the first missing file.
-
-        Args:
-            must_exist: a missing file is an error: a checkpoint protects these files.
-
-        Raises:
-            WalTruncated: one of them is missing.
-        """
-        replayed = replay_wal(
-            self._wal,
-            tables.consumed_wal_id + 1,
-            last_id,
-            min_seq=tables.last_seq,
-            max_table_bytes=self._max_table_bytes,
-            env=self._env,
-        )
-        try:
-            async for piece in replayed:
-                tables = tables.with_rows(piece.parts, piece.consumed_wal_id, max_table_bytes=self._max_table_bytes)
-        except WalTruncated:
-            if must_exist:
-                raise
-        return tables
 
 
 class LatestViewProvider:

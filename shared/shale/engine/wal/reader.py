@@ -6,7 +6,7 @@ so a lookup reads whole files, the newest first, up to the first one with the ke
 Source: SlateDB rfcs/0004, "Establishing the Checkpoint" (readers that read directly from WAL SSTs).
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -20,8 +20,11 @@ from shale.env import Env
 from shale.errors import InvalidRequestError, WalTruncated
 from shale.kernels.rows import I64, Rows, entries_from_rows
 from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.wal_completeness import WalGap
 from shale.protocol.wal_store import WalStore
 from shale.types import Entry
+
+OnWalGap = Callable[[WalGap], None]
 
 
 class WalRow(NamedTuple):
@@ -61,22 +64,42 @@ class WalReader:
             after_id = latest.replay_after_wal_id
             first_id = after_id + 1 if first_id is None else first_id
             if last_id is None:
+                # A search would take a lost file for the end.
                 last_id = await self._wal.last_seen_wal_id(after_id, has_gaps=latest.has_parallel_wal)
+                last_id = max(last_id, latest.next_wal_sst_id - 1)
         return range(first_id, max(first_id, last_id + 1))
 
-    async def rows(self, first_id: int | None = None, last_id: int | None = None) -> AsyncIterator[WalRow]:
+    async def rows(
+        self, first_id: int | None = None, last_id: int | None = None, *, on_gap: OnWalGap | None = None
+    ) -> AsyncIterator[WalRow]:
         """Yield all rows of a range, in the order in which they were written.
+
+        Args:
+            first_id: the first file.
+            last_id: the last file.
+            on_gap: called with files that do not exist, which are then left out; ``None``: they are an error.
 
         Raises:
             WalTruncated: a file of the range does not exist; the rows before it were yielded.
             CorruptionError: a file is damaged.
         """
         wal_ids = await self.file_ids(first_id, last_id)
-        async for wal_id, rows in wal_rows(self._wal, wal_ids.start, wal_ids.stop - 1, self._env):
-            if rows is None:
-                raise WalTruncated(wal_id)
-            for entry in entries_from_rows(rows):
-                yield WalRow(wal_id, entry)
+        start, end = wal_ids.start, wal_ids.stop - 1
+        while start <= end:
+            missing_id: int | None = None
+            async for wal_id, rows in wal_rows(self._wal, start, end, self._env):
+                if rows is None:
+                    missing_id = wal_id
+                    continue
+                for entry in entries_from_rows(rows):
+                    yield WalRow(wal_id, entry)
+            if missing_id is None:
+                return
+            if on_gap is None:
+                raise self._truncated(missing_id)
+            later = await self._wal.ids_after(missing_id)
+            start = int(later[0]) if later else end + 1
+            on_gap(WalGap(missing_id, min(start - 1, end)))
 
     async def get(self, key: BytesLike, first_id: int | None = None, last_id: int | None = None) -> WalRow | None:
         """Return the newest row of a key, which may be a tombstone or an operand; ``None``: the range has none.
@@ -90,18 +113,30 @@ class WalReader:
         return None
 
     async def versions(
-        self, key: BytesLike, first_id: int | None = None, last_id: int | None = None
+        self,
+        key: BytesLike,
+        first_id: int | None = None,
+        last_id: int | None = None,
+        *,
+        on_gap: OnWalGap | None = None,
     ) -> AsyncIterator[WalRow]:
-        """Yield the rows of a key, the newest first.  Raises like ``get``."""
+        """Yield the rows of a key, the newest first.  Raises like ``get``, unless ``on_gap`` is given; see ``rows``."""
         wanted = bytes(key)
         wal_ids = (await self.file_ids(first_id, last_id))[::-1]
         for start in range(0, len(wal_ids), PRELOAD_FILES):
             batch = wal_ids[start : start + PRELOAD_FILES]
             for wal_id, rows in zip(batch, await gather([partial(self._read, each) for each in batch]), strict=True):
                 if rows is None:
-                    raise WalTruncated(wal_id)
+                    if on_gap is None:
+                        raise self._truncated(wal_id)
+                    on_gap(WalGap(wal_id, wal_id))
+                    continue
                 for index in reversed(_places_of(rows, wanted)):
                     yield WalRow(wal_id, *entries_from_rows(rows.slice(index, index + 1)))
+
+    def _truncated(self, wal_id: int) -> WalTruncated:
+        why = "it is lost, or GC deleted it after a flush; read again, or leave it out (on_gap, --allow-wal-gap)"
+        return WalTruncated(wal_id, why, path=self._wal.key(wal_id))
 
     async def _read(self, wal_id: int) -> Rows | None:
         data = await self._wal.read(wal_id)

@@ -20,6 +20,10 @@ PRELOAD_FILES = 4
 PRELOAD_FILES_MAX = 32
 _PRELOAD_BYTES = 32 << 20
 KEPT_BYTES_MAX = 64 << 20
+WHAT_TO_DO = (
+    "restore it from a backup or from an older version of the object, or write an empty file in its place to give its "
+    "rows up"
+)
 _NOTHING: Mapping[int, Rows] = MappingProxyType({})
 
 
@@ -90,7 +94,7 @@ async def replay_wal(
             yield table
     yield builder.take()
     if missing_id is not None:
-        raise WalTruncated(missing_id)
+        raise WalTruncated(missing_id, WHAT_TO_DO, path=wal.key(missing_id))
 
 
 async def check_wal(

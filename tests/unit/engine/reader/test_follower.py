@@ -14,6 +14,7 @@ from shale.engine.read.read_options import ReadOptions
 from shale.engine.reader.follower import Follower
 from shale.engine.reader.options import ReaderOptions
 from shale.engine.reader.state import ReaderStateBuilder
+from shale.engine.reader.wal_replay import WalReplay
 from shale.env import Env, InlineCpu
 from shale.errors import CheckpointMissing, ClosedError, InvalidDbState, UnavailableError, WalTruncated
 from shale.format.names import wal_key
@@ -63,12 +64,13 @@ class Database:
         store = store if store is not None else self.store
         manifests = self.manifests(store)
         wal, reader = WalStore(store, "db", self.env), SstReader(store, SstPaths("db"), BlockCache(1 << 20), self.env)
-        builder = ReaderStateBuilder(wal, reader, self.env, ReadOptions(), max_table_bytes=1 << 20)
+        chosen = ReaderOptions(checkpoint_lifetime_s=LIFETIME_S, **options)
         return Follower(
             manifests,
             await manifests.load(),
-            builder,
-            ReaderOptions(checkpoint_lifetime_s=LIFETIME_S, **options),
+            ReaderStateBuilder(reader, ReadOptions()),
+            WalReplay(wal, manifests, self.env, chosen),
+            chosen,
             env=self.env,
             metrics=self.metrics,
         )

@@ -12,6 +12,7 @@ from shale.engine.wal.reader import WalRow, _places_of
 from shale.errors import InvalidRequestError, LatestRecordMissing, WalTruncated
 from shale.format.names import wal_key
 from shale.kernels.rows import rows_from_entries
+from shale.protocol.wal_completeness import WalGap
 from shale.store.memory import MemoryStore
 from shale.types import Entry
 
@@ -94,10 +95,34 @@ async def test_flushed_rows_are_found_by_ids_only() -> None:
 
 async def test_a_parallel_wal_ends_before_its_first_gap() -> None:
     store = MemoryStore()
-    await written(store, max_parallel_writes=2)
-    del store.objects[wal_key("db", 5)]
-    async with shale.Admin("db", store=store) as admin:
-        assert await admin.wal.file_ids() == range(1, 5)
+    async with shale.Db.open("db", store=store, flush_interval=0, max_parallel_writes=2) as db:
+        for key in (b"a", b"b", b"c", b"d"):
+            await (await db.put(key, b"1")).durable()
+        # The manifest does not know of the file, so it may still be in flight.
+        del store.objects[wal_key("db", 5)]
+        async with shale.Admin("db", store=store) as admin:
+            assert await admin.wal.file_ids() == range(1, 5)
+
+
+async def test_a_lost_file_is_no_end() -> None:
+    """Whatever the search for the end passes over or stops at."""
+    store = MemoryStore()
+    await written(store)
+    for lost in (2, 3, 4, 5):
+        data = store.objects.pop(wal_key("db", lost))
+        async with shale.Admin("db", store=store) as admin:
+            with pytest.raises(WalTruncated, match=f"{wal_key('db', lost)}.*--allow-wal-gap"):
+                [row async for row in admin.wal.rows()]
+            with pytest.raises(WalTruncated, match=f"file {lost} "):
+                [row async for row in admin.wal.versions(b"none")]
+            gaps: list[WalGap] = []
+            found = shown([row async for row in admin.wal.rows(on_gap=gaps.append)])
+            assert found == [row for row in ROWS if row[0] != lost]
+            assert gaps == [WalGap(lost, lost)]
+            assert shown([row async for row in admin.wal.versions(b"a", on_gap=gaps.append)]) == [
+                row for row in reversed(ROWS) if row[1] == b"a" and row[0] != lost
+            ]
+        store.objects[wal_key("db", lost)] = data
 
 
 async def test_the_key_of_the_files_is_used() -> None:

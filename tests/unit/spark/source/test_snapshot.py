@@ -270,6 +270,16 @@ def test_a_task_that_misses_wal_files_fails() -> None:
     run(scenario)
 
 
+def test_a_task_that_misses_a_wal_file_that_replay_needs_reports_the_loss() -> None:
+    async def scenario(database: Database) -> None:
+        plans = await plans_of(database, tail_bytes=0)
+        await database.store.delete(wal_key("db", 4))
+        with pytest.raises(WalTruncated, match=r"wal/0*4.sst: WAL file 4 is needed but gone: restore it"):
+            await entries_of(plans, database.env)
+
+    run(scenario)
+
+
 def test_a_collector_leaves_what_a_query_reads_until_its_lease_is_over() -> None:
     """First the compacted SSTs stay; after the end of the lease, the checkpoint is deleted too."""
 

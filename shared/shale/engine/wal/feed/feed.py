@@ -7,21 +7,22 @@ numbers: the changes that a manifest has in L0 must be in the WAL files that exi
 Source: docs/reference/protocol.md 4.3, 4.6, 5.5.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
 from shale.concurrency.gather import gather
 from shale.engine.wal.feed.frontier import Frontier, find_frontier
 from shale.engine.wal.feed.offset import Edge, FeedOffset, FeedStart, FromSeq
-from shale.engine.wal.feed.plan import FeedPart, cut, end_id, find_gaps
+from shale.engine.wal.feed.plan import FeedPart, cut, end_id
 from shale.engine.wal.feed.reading import HOW_TO_GO_ON, OnGap
 from shale.engine.wal.feed.seq_span import SeqSpan, read_seq_span
-from shale.engine.wal.feed.starting import WalRun, offset_from_seq, refuse_late_start, refuse_without_wal
+from shale.engine.wal.feed.starting import WalRun, find_lost, offset_from_seq, refuse_late_start, refuse_without_wal
 from shale.engine.wal.file import EMPTY_FILE_BYTES_MAX
 from shale.env import Env
 from shale.errors import FeedGap, WalTruncated
 from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.wal_completeness import WalGap, find_gaps, log_skipped, show_gaps, wal_lost
 from shale.protocol.wal_store import WalStore
 
 PART_BYTES = 32 << 20
@@ -30,13 +31,29 @@ _OPEN_ATTEMPTS_MAX = 5
 
 
 class WalFeed:
-    """Plans batches of one database's WAL.  Keeps no state between calls: the offset is the whole state."""
+    """Plans batches of one database's WAL.  Keeps no state between calls: the offset is the whole state.
 
-    def __init__(self, wal: WalStore, manifests: ManifestStore, env: Env, *, on_gap: OnGap = OnGap.FAIL) -> None:
+    Args:
+        wal, manifests: the database.
+        env: CPU.
+        on_gap: what to do if changes are missing.
+        on_skipped: called with the missing files whose changes are left out; by default they are logged.
+    """
+
+    def __init__(
+        self,
+        wal: WalStore,
+        manifests: ManifestStore,
+        env: Env,
+        *,
+        on_gap: OnGap = OnGap.FAIL,
+        on_skipped: Callable[[Sequence[WalGap]], None] | None = None,
+    ) -> None:
         self._wal = wal
         self._manifests = manifests
         self._env = env
         self._on_gap = on_gap
+        self._on_skipped = on_skipped if on_skipped is not None else partial(log_skipped, wal)
 
     async def begin(self, start: FeedStart, *, kept_after: int = 0) -> FeedOffset:
         """Return the offset of a feed that has read nothing yet.
@@ -48,17 +65,20 @@ class WalFeed:
         Raises:
             FeedGap: the WAL no longer has the wanted changes, or never had any.
             InvalidRequestError: ``start`` is above the next sequence number.
-            WalTruncated: listed files were missing in every attempt.
+            WalTruncated: listed files, or files that replay needs, were missing in every attempt.
         """
         for _ in range(_OPEN_ATTEMPTS_MAX - 1):
-            # GC deleted a file after it was listed; the next listing does not have it.
+            # GC deleted a file after it was listed, or before the newest manifest was read: try again with newer ones.
             with suppress(WalTruncated):
                 return await self._begin(start, kept_after)
         return await self._begin(start, kept_after)
 
     async def _begin(self, start: FeedStart, kept_after: int) -> FeedOffset:
-        frontier = await find_frontier(self._wal, self._manifests)
-        run = WalRun.of(await self._wal.list(), frontier)
+        frontier = await find_frontier(self._wal, self._manifests, skips=self._skips)
+        listed = await self._wal.list()
+        run = WalRun.of(listed, frontier, spans_lost=self._skips)
+        if start is Edge.EARLIEST:
+            self._refuse_lost(find_lost(run, frontier, listed), frontier)
         if start is Edge.LATEST:  # asks for no past change, so there can be no gap
             last = await self._last_seq(0, frontier.wal_id, 0)
             return FeedOffset(frontier.wal_id, max(last, frontier.manifest.last_l0_seq))
@@ -80,7 +100,7 @@ class WalFeed:
             FeedGap: the database has changes that are not in the WAL.
             InvalidDbState: the WAL ends before ``start``.
         """
-        frontier = await find_frontier(self._wal, self._manifests, start.wal_id)
+        frontier = await find_frontier(self._wal, self._manifests, start.wal_id, skips=self._skips)
         last_id = end_id(start, frontier.wal_id, max_files)
         seq = await self._last_seq(start.wal_id, last_id, start.seq)
         last_l0_seq = frontier.manifest.last_l0_seq
@@ -91,7 +111,7 @@ class WalFeed:
 
     async def frontier_id(self) -> int:
         """Return the id of the last WAL file."""
-        return (await find_frontier(self._wal, self._manifests)).wal_id
+        return (await find_frontier(self._wal, self._manifests, skips=self._skips)).wal_id
 
     async def plan(
         self, start: FeedOffset, end: FeedOffset, *, part_bytes: int = PART_BYTES, parts_max: int = PARTS_MAX
@@ -153,16 +173,24 @@ class WalFeed:
             return ()
         return await gather([partial(self._wal.size, wal_id) for wal_id in range(first_id, last_id + 1)])
 
-    def _refuse_gaps(self, first_id: int, last_id: int, sizes: Sequence[int | None]) -> None:
-        present = {wal_id for wal_id, size in enumerate(sizes, first_id) if size is not None}
-        gaps = find_gaps(first_id, last_id, present)
+    def _refuse_lost(self, gaps: Sequence[WalGap], frontier: Frontier) -> None:
+        """Raise ``WalTruncated`` for files that replay needs; if gaps are skipped, ``plan`` names all but the last."""
         if gaps and not self._skips:
-            named = ", ".join(map(str, gaps[:3]))
+            raise wal_lost(self._wal, gaps)
+        if gaps and gaps[-1].first_id > frontier.wal_id:
+            self._on_skipped(gaps[-1:])
+
+    def _refuse_gaps(self, first_id: int, last_id: int, sizes: Sequence[int | None]) -> None:
+        present = (wal_id for wal_id, size in enumerate(sizes, first_id) if size is not None)
+        gaps = find_gaps(present, first_id, last_id)
+        if gaps and not self._skips:
             raise FeedGap(
-                f"of the WAL files {first_id} to {last_id}, which were not read yet, {named} are gone: GC deleted them"
-                f" while this feed was not read; {HOW_TO_GO_ON}",
+                f"of the WAL files {first_id} to {last_id}, which were not read yet, {show_gaps(gaps)} are gone: GC"
+                f" deleted them while this feed was not read, or they are lost; {HOW_TO_GO_ON}",
                 path=self._wal.key(gaps[0].first_id),
             )
+        if gaps:
+            self._on_skipped(gaps)
 
     async def _refuse_bypass(self, start: FeedOffset, frontier: Frontier, seq: int) -> None:
         """Raise ``FeedGap`` because the database has changes that no WAL file has; return if gaps are skipped."""

@@ -19,7 +19,7 @@ class Frontier:
     manifest: Manifest
 
 
-async def find_frontier(wal: WalStore, manifests: ManifestStore, after_id: int = 0) -> Frontier:
+async def find_frontier(wal: WalStore, manifests: ManifestStore, after_id: int = 0, *, skips: bool = False) -> Frontier:
     """Find the last WAL file, at or above ``after_id``.
 
     GC leaves holes below the manifest's replay point, so the search begins there or at ``after_id``, whichever is
@@ -27,6 +27,7 @@ async def find_frontier(wal: WalStore, manifests: ManifestStore, after_id: int =
 
     Args:
         after_id: a file that existed once; 0 if none is known.
+        skips: search after files that are missing, too, instead of raising; other rules hold as before.
 
     Raises:
         LatestRecordMissing: there is no database.
@@ -53,11 +54,20 @@ async def find_frontier(wal: WalStore, manifests: ManifestStore, after_id: int =
             return Frontier(found, manifest)
         again = await _latest(manifests)
         if again.replay_after_wal_id <= found:
+            if is_short and skips:
+                return Frontier(await _end_after_gap(wal, found, manifest), manifest)
             if is_short:
                 # Without this error the feed would wait forever at the gap, although the log goes on after it.
                 raise wal_truncated(wal, found, manifest)
             return Frontier(found, manifest)
         manifest = again
+
+
+async def _end_after_gap(wal: WalStore, found: int, manifest: Manifest) -> int:
+    """Return the last file that is there; in a parallel WAL the last one that the manifest knows of."""
+    listed = await wal.ids_after(found)
+    known = [each for each in listed if each < manifest.next_wal_sst_id] if manifest.has_parallel_wal else listed
+    return int(known[-1]) if known else found
 
 
 async def _latest(manifests: ManifestStore) -> Manifest:

@@ -1,6 +1,6 @@
 """Split a range of WAL files into parts of similar size.  No I/O."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from shale.core.lazy_dataclass import dataclass
 from shale.engine.wal.feed.offset import FeedOffset
@@ -20,17 +20,6 @@ class FeedPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
-    """Missing files: ``first_id`` to ``last_id``, both included."""
-
-    first_id: int
-    last_id: int
-
-    def __str__(self) -> str:
-        return f"{self.first_id}" if self.first_id == self.last_id else f"{self.first_id} to {self.last_id}"
-
-
-@dataclass(frozen=True, slots=True)
 class FileRange:
     """Files ``first_id`` to ``last_id``, both included; unless it is the last range, its last file has rows."""
 
@@ -43,19 +32,6 @@ def end_id(start: FeedOffset, frontier_id: int, max_files: int | None) -> int:
     if max_files is None:
         return max(start.wal_id, frontier_id)
     return max(start.wal_id, min(frontier_id, start.wal_id + max_files))
-
-
-def find_gaps(first_id: int, last_id: int, present: Collection[int]) -> tuple[Gap, ...]:
-    """Return the ranges of missing ids between two ids, both included."""
-    gaps: list[Gap] = []
-    for wal_id in range(first_id, last_id + 1):
-        if wal_id in present:
-            continue
-        if gaps and gaps[-1].last_id == wal_id - 1:
-            gaps[-1] = Gap(gaps[-1].first_id, wal_id)
-        else:
-            gaps.append(Gap(wal_id, wal_id))
-    return tuple(gaps)
 
 
 def cut(first_id: int, sizes: Sequence[int], *, part_bytes: int, parts_max: int) -> tuple[FileRange, ...]:

@@ -11,6 +11,7 @@ from shale.engine.wal.feed.reading import HOW_TO_GO_ON
 from shale.engine.wal.feed.seq_span import SeqSpan
 from shale.engine.wal.file import EMPTY_FILE_BYTES_MAX
 from shale.errors import FeedGap, InvalidRequestError
+from shale.protocol.wal_completeness import WalGap, find_gaps
 from shale.protocol.wal_store import WalFile
 
 _LATER = 'start="latest" returns changes from now on, on_gap="skip" goes on without the missing ones'
@@ -19,7 +20,7 @@ ReadSpan = Callable[[tuple[int, int]], Awaitable[SeqSpan | None]]
 
 @dataclass(frozen=True, slots=True)
 class WalRun:
-    """The longest range of files without a gap that ends at the frontier.
+    """The longest range of files without a gap that ends at the frontier; gaps of lost files may be spanned.
 
     ``before_id``: the id before its first file.  ``files``: ids and sizes of the files with rows.
     """
@@ -29,19 +30,37 @@ class WalRun:
     files: tuple[tuple[int, int], ...]
 
     @classmethod
-    def of(cls, listed: Iterable[WalFile], frontier: Frontier) -> Self:
-        """Return the run in a listing; the listing must be newer than the frontier."""
+    def of(cls, listed: Iterable[WalFile], frontier: Frontier, *, spans_lost: bool = False) -> Self:
+        """Return the run in a listing; the listing must be newer than the frontier.
+
+        Args:
+            listed: all files.
+            frontier: the end of the run.
+            spans_lost: also take files before one that is missing although replay needs it.
+        """
         sizes = {int(file.id): file.size for file in listed}
         first = last = int(frontier.wal_id)
+        if spans_lost:
+            first = min(first, int(frontier.manifest.replay_after_wal_id))
         while first in sizes:
             first -= 1
-        ids = range(first + 1, last + 1)
+        ids = sorted(id_ for id_ in sizes if first < id_ <= last)
         return cls(first, last, tuple((id_, sizes[id_]) for id_ in ids if sizes[id_] > EMPTY_FILE_BYTES_MAX))
 
     def after(self, wal_id: int) -> Self:
         """Return the run without the files up to ``wal_id``."""
         before_id = min(max(self.before_id, wal_id), self.last_id)
         return replace(self, before_id=before_id, files=tuple(file for file in self.files if file[0] > before_id))
+
+
+def find_lost(run: WalRun, frontier: Frontier, listed: Iterable[WalFile]) -> tuple[WalGap, ...]:
+    """Return the files that replay needs and that are not in a listing: GC deletes none above the replay point.
+
+    A hole after the run is left out unless the manifest knows of the file; it may be written at this moment.
+    """
+    manifest = frontier.manifest
+    last_id = max(run.before_id, manifest.next_wal_sst_id - 1)
+    return find_gaps((int(file.id) for file in listed), int(manifest.replay_after_wal_id) + 1, last_id)
 
 
 def refuse_without_wal(run: WalRun, frontier: Frontier) -> None:

@@ -1,12 +1,10 @@
 """Splitting a range of the WAL."""
 
-from itertools import pairwise
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shale.engine.wal.feed.offset import FeedOffset
-from shale.engine.wal.feed.plan import Gap, cut, end_id, find_gaps
+from shale.engine.wal.feed.plan import cut, end_id
 
 SIZES = st.lists(st.one_of(st.just(0), st.integers(1, 1000)), max_size=60)
 
@@ -24,18 +22,6 @@ def test_parts_hold_every_row_once_and_in_order(
     assert all(part.last_id in filled for part in parts[:-1]), "the next part asks this file where it ends"
     if sum(sizes) <= part_bytes:
         assert len(parts) == bool(filled)
-
-
-@given(first_id=st.integers(0, 100), last_id=st.integers(0, 130), present=st.sets(st.integers(0, 140)))
-def test_gaps_are_what_is_not_there(first_id: int, last_id: int, present: set[int]) -> None:
-    gaps = find_gaps(first_id, last_id, present)
-    missing = [wal_id for gap in gaps for wal_id in range(gap.first_id, gap.last_id + 1)]
-    assert missing == [wal_id for wal_id in range(first_id, last_id + 1) if wal_id not in present]
-    assert all(one.last_id + 1 < next_.first_id for one, next_ in pairwise(gaps))
-
-
-def test_gaps_as_text() -> None:
-    assert [str(gap) for gap in (Gap(3, 3), Gap(3, 9))] == ["3", "3 to 9"]
 
 
 @given(wal_id=st.integers(0, 100), frontier=st.integers(0, 100), max_files=st.one_of(st.none(), st.integers(1, 50)))
