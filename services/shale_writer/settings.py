@@ -8,8 +8,10 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from shale.api.settings import WritesHttpSection
+from shale.core.token_hash import is_token_hash
 from shale.engine.options import DbOptions, FlushType
 from shale.server.settings import ServerSettings, validate_options
+from shale.service.config.access.tokens import PlainToken
 from shale.service.config.secret_url import SecretUrl, url_text
 from shale.service.config.section import Section
 from shale.service.config.sections import Bytes, CompressionCodec, PositiveSeconds, Seconds
@@ -72,6 +74,11 @@ class StandbySection(Section):
         default=POLICY.unsigned_takeover_after_s,
         description="The same since the last change of a writer that keeps no sign of life, such as SlateDB's; "
         "none: never.",
+    )
+    token: PlainToken | None = Field(
+        default=None,
+        description="Token with which a standby asks the active writer, with the role read; default: the first token "
+        "of the HTTP port that is no hash.",
     )
     wal_cache_bytes: Bytes = Field(
         default=256 << 20,
@@ -190,6 +197,12 @@ class WriterSettings(ServerSettings, BoundaryFilesSettings):
         validate_options(self.options, self.merge_operator)
         _validate_standby(self.standby, self.manifest_poll_interval, has_sign=self.writer_checkpoint)
         return self
+
+    def standby_token(self) -> str | None:
+        """Return the token with which a standby asks the active writer, which has the same settings."""
+        own = self.standby.token
+        tokens = [token for token, _ in self.data_tokens()] if own is None else [own]
+        return next((text for each in tokens if not is_token_hash(text := each.get_secret_value())), None)
 
     def options(self) -> DbOptions:
         """Return the options of the engine.

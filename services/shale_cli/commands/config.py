@@ -1,5 +1,7 @@
 """``shale config``: checks and prints the settings of daemons."""
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
     from shale.service.config.settings import DaemonSettings, LoadedSettings
 
 app = typer.Typer(help="Settings of daemons.", no_args_is_help=True, rich_markup_mode=None)
+
+TOKEN_BYTES = 24
+"""192 bits, 48 hexadecimal digits."""
 
 Role = Annotated[str, typer.Argument(help="writer, compactor, worker, gc or reader.")]
 
@@ -66,6 +71,32 @@ def reference() -> None:
     from shale_cli.framework.help.settings_reference import main
 
     main()
+
+
+@app.command("new-token", epilog="Examples:  shale config new-token  |  shale config new-token -o json")
+def new_token(context: typer.Context) -> None:
+    """Print a random bearer token for clients, and its hash for the settings of daemons."""
+    import secrets
+
+    from shale.core.token_hash import token_hash
+
+    token = secrets.token_hex(TOKEN_BYTES)
+    fields = {"token": token, "hash": token_hash(token)}
+    context.obj.output.record(fields, list(fields.items()))
+
+
+@app.command("hash-token", epilog="Examples:  shale config hash-token token.txt  |  shale config hash-token -")
+def hash_token(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="File with the token; -: stdin. Other users can read a command line.")],
+) -> None:
+    """Print the hash of a bearer token, which settings hold in place of the token."""
+    from shale.client.authorization import check_token, token_of_file
+    from shale.core.token_hash import token_hash
+
+    token = check_token(sys.stdin.read().strip()) if str(file) == "-" else token_of_file(file)
+    hashed = token_hash(token)
+    context.obj.output.record({"hash": hashed}, [("hash", hashed)])
 
 
 def _load(options: GlobalOptions, role: str) -> "LoadedSettings[DaemonSettings]":

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import httpx
 
-from shale.service.access import TokenRole
+from shale.client.authorization import authorization
 from shale.types.writer_sign import WriterStatus
 
 PATH = "/v1/writer"
@@ -20,19 +20,19 @@ class HttpProbe:
     epoch lately: one that has lost the store would otherwise keep its role without being able to write.
 
     Args:
-        tokens: returns the tokens of the data port, which all writers of a database share.
+        token: returns a token of the data port, which all writers of a database share.
         proof_max_age_s: an older proof does not count.
         transport: of the requests; ``None``: sockets.
     """
 
     def __init__(
         self,
-        tokens: Callable[[], list[TokenRole]],
+        token: Callable[[], str | None],
         *,
         proof_max_age_s: float,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._tokens = tokens
+        self._token = token
         self._proof_max_age_s = proof_max_age_s
         # The address is that of a writer of this deployment, so a proxy of the environment is not asked.
         self._http = httpx.AsyncClient(timeout=PROBE_TIMEOUT_S, trust_env=False, transport=transport)
@@ -64,5 +64,4 @@ class HttpProbe:
         return is_same and isinstance(age_s, int | float) and age_s < self._proof_max_age_s
 
     def _headers(self) -> dict[str, str]:
-        tokens = self._tokens()
-        return {"Authorization": f"Bearer {tokens[0][0].get_secret_value()}"} if tokens else {}
+        return authorization(self._token())

@@ -66,14 +66,15 @@ class StandbyRun:
             ShaleError: the database cannot be opened.
         """
         process = self._process
-        tokens = process.settings.data_tokens()
+        token = process.settings.standby_token()
 
-        def replace_tokens(changed: WriterSettings) -> None:
-            tokens[:] = changed.data_tokens()
+        def replace_token(changed: WriterSettings) -> None:
+            nonlocal token
+            token = changed.standby_token()
 
-        process.add_reload_callback(replace_tokens)
+        process.add_reload_callback(replace_token)
         policy = process.settings.standby.policy()
-        async with HttpProbe(lambda: tokens, proof_max_age_s=policy.takeover_after_s) as probe:
+        async with HttpProbe(lambda: token, proof_max_age_s=policy.takeover_after_s) as probe:
             standby = Standby(
                 self._database,
                 process.env,

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from pydantic import SecretStr
 
 from shale.core.token_bucket import TokenBucket
+from shale.core.token_hash import digest_of_setting, digest_of_token
 from shale.env import Clock
 from shale.telemetry.instruments import Counter
 from shale.telemetry.metrics import Metrics
@@ -35,6 +36,7 @@ class Role(IntEnum):
 
 
 TokenRole = tuple[SecretStr, Role]
+"""A token or the hash of one, and its role."""
 
 
 class Rates(NamedTuple):
@@ -137,7 +139,7 @@ class AccessTokens:
         self, tokens: Iterable[TokenRole] = (), *, required: bool = False, quotas: Quotas | None = None
     ) -> None:
         self.quotas = quotas
-        self._tokens = _encoded(tokens)
+        self._tokens = _digests(tokens)
         self._required = required
 
     @property
@@ -153,11 +155,12 @@ class AccessTokens:
     def role_of(self, token: bytes) -> Role | None:
         """Return the highest role of a token; ``None`` if it is unknown.
 
-        The time depends neither on which token matches nor on where a wrong one differs.
+        The time depends neither on which token matches nor on where a wrong one differs.  Digests are compared, so the
+        hash of a token is no token.
         """
-        found = 0
+        found, digest = 0, digest_of_token(token)
         for known, role in self._tokens:
-            found = max(found, compare_digest(token, known) * role)
+            found = max(found, compare_digest(digest, known) * role)
         return Role(found) if found else None
 
     def replace(self, tokens: Iterable[TokenRole], *, required: bool = False) -> None:
@@ -166,12 +169,12 @@ class AccessTokens:
         No tokens do not open a port that had some, or that required one: a missing secret file would expose the
         database.
         """
-        self._tokens = _encoded(tokens) or self._tokens
+        self._tokens = _digests(tokens) or self._tokens
         self._required = self._required or required
 
 
-def _encoded(tokens: Iterable[TokenRole]) -> tuple[tuple[bytes, Role], ...]:
-    return tuple((token.get_secret_value().encode(), role) for token, role in tokens)
+def _digests(tokens: Iterable[TokenRole]) -> tuple[tuple[bytes, Role], ...]:
+    return tuple((digest_of_setting(token.get_secret_value()), role) for token, role in tokens)
 
 
 def _any_limit(rates: Mapping[Role, Rates]) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from shale.core.token_hash import token_hash
 from tests.integration.writer.writer_process import Client, writer
 
 RESP = ("--set", "resp.enabled=true", "--set", "resp.port=0")
@@ -53,7 +54,7 @@ def test_tokens_of_three_roles_are_rotated_without_a_restart(tmp_path: Path) -> 
         (secrets / "tokens__write").write_text("write-1 write-2")
         reload(client, 1)
         assert [status(client, "PUT", "/v1/kv/a", f"write-{number}", data) for number in (1, 2)] == [204, 204]
-        (secrets / "tokens__write").write_text("write-2")
+        (secrets / "tokens__write").write_text(token_hash("write-2"))
         (secrets / "tokens__admin").unlink()
         reload(client, 2)
         assert [status(client, "PUT", "/v1/kv/a", f"write-{number}", data) for number in (1, 2)] == [401, 204]

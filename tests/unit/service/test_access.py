@@ -1,10 +1,13 @@
 """Tokens and their roles."""
 
 import pytest
-from pydantic import SecretStr, ValidationError
+from pydantic import SecretStr, TypeAdapter, ValidationError
 
+from shale.client.authorization import authorization
+from shale.core.token_hash import token_hash
+from shale.errors import InvalidRequestError
 from shale.service.access import AccessTokens, Role
-from shale.service.config.access.tokens import TokensSection
+from shale.service.config.access.tokens import PlainToken, TokensSection
 
 KNOWN = [(SecretStr("r1"), Role.READ), (SecretStr("r2"), Role.READ), (SecretStr("w"), Role.WRITE)]
 
@@ -76,3 +79,31 @@ def test_a_reload_can_close_an_open_port() -> None:
     tokens = AccessTokens()
     tokens.replace((), required=True)
     assert tokens.is_closed
+
+
+def test_a_setting_may_hold_the_hash_of_a_token_which_is_no_token() -> None:
+    hashed = token_hash("w1")
+    tokens = AccessTokens(TokensSection(write=f"{hashed} w2").roles())  # type: ignore[arg-type]
+    assert tokens.role_of(b"w1") is Role.WRITE, "both tokens are valid during a rotation"
+    assert tokens.role_of(b"w2") is Role.WRITE
+    assert tokens.role_of(hashed.encode()) is None
+
+
+def test_the_digits_of_a_hash_may_be_upper_case() -> None:
+    hashed = "sha256:" + token_hash("w").removeprefix("sha256:").upper()
+    assert AccessTokens([(SecretStr(hashed), Role.WRITE)]).role_of(b"w") is Role.WRITE
+
+
+@pytest.mark.parametrize("text", ["sha256:", "sha256:abc", f"sha256:{'g' * 64}", f"sha256:{'a' * 65}"])
+def test_a_hash_of_another_form_is_an_error(text: str) -> None:
+    with pytest.raises(ValidationError, match="64 hexadecimal digits"):
+        TokensSection(write=text)  # type: ignore[arg-type]
+
+
+def test_a_client_and_a_process_that_is_one_take_no_hash() -> None:
+    hashed = token_hash("w")
+    with pytest.raises(InvalidRequestError, match="send the token itself") as refused:
+        authorization(hashed)
+    assert hashed[7:] not in str(refused.value)
+    with pytest.raises(ValidationError, match="not its hash"):
+        TypeAdapter(PlainToken).validate_python(hashed)

@@ -16,7 +16,7 @@ ACTIVE = WriterStatus(presence=WriterPresence.SIGNED, epoch=Epoch(3), identity=I
 
 def asked(answer: Callable[[httpx.Request], httpx.Response]) -> bool:
     async def ask() -> bool:
-        async with HttpProbe(list, proof_max_age_s=5.0, transport=httpx.MockTransport(answer)) as probe:
+        async with HttpProbe(lambda: None, proof_max_age_s=5.0, transport=httpx.MockTransport(answer)) as probe:
             return await probe(ACTIVE)
 
     return anyio.run(ask)

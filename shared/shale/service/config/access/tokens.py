@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
+from shale.core.token_hash import is_token_hash, is_valid_token_hash
 from shale.service.access import Role, TokenRole
 from shale.service.config.section import Section
 
@@ -15,6 +16,14 @@ def _check_token(token: SecretStr) -> SecretStr:
         raise ValueError("is empty, which would allow every request; leave it out for a port without a token")
     if not all("!" <= letter <= "~" for letter in text):
         raise ValueError("must be printable ASCII without spaces: HTTP headers change other characters")
+    if is_token_hash(text) and not is_valid_token_hash(text):
+        raise ValueError("a hash is sha256: and 64 hexadecimal digits, as `shale config hash-token` prints it")
+    return token
+
+
+def _check_plain(token: SecretStr) -> SecretStr:
+    if is_token_hash(token.get_secret_value()):
+        raise ValueError("is sent to another process, which takes the token itself and not its hash")
     return token
 
 
@@ -26,14 +35,17 @@ def _split(value: Any) -> Any:
 
 
 Token = Annotated[SecretStr, AfterValidator(_check_token)]
-"""The bearer token of a port.  An empty token, for example from an empty secret file, is an error."""
+"""The bearer token of a port, or its hash.  An empty token, for example from an empty secret file, is an error."""
+
+PlainToken = Annotated[Token, AfterValidator(_check_plain)]
+"""A bearer token that this process sends."""
 
 Tokens = Annotated[tuple[Token, ...], BeforeValidator(_split, json_schema_input_type=str | list[str])]
-"""Bearer tokens; in a variable or a file they are separated by commas, spaces or line ends."""
+"""Bearer tokens and hashes of them; in a variable or a file they are separated by commas, spaces or line ends."""
 
 
 class TokensSection(Section):
-    """Tokens with a role, which all ports accept: HTTP, RESP and admin; best as secret files."""
+    """Tokens with a role, or their hashes, which all ports accept: HTTP, RESP and admin; best as secret files."""
 
     read: Tokens = Field(default=(), description="Tokens that may read rows, and the state of the process.")
     write: Tokens = Field(default=(), description="Tokens that may also write rows.")
