@@ -163,7 +163,13 @@ gen: install ## write generated pages, dashboards and diagrams
 	$(BIN)/python -m shale_cli.framework.help.cli_reference > docs/reference/cli.md
 	$(BIN)/python deploy/observability/generate.py
 	$(BIN)/python deploy/chart/generate.py
+	$(BIN)/python -m deploy.policies.generate
 	$(BIN)/python deploy/site/diagrams.py
+
+.PHONY: policy
+policy: install ## print the S3 policy of roles; ROLES="compactor worker" DATABASE=s3://bucket/orders BACKUPS= TARGET=
+	@$(BIN)/python -m deploy.policies $(ROLES) $(if $(DATABASE),--database $(DATABASE)) \
+		$(if $(BACKUPS),--backups $(BACKUPS)) $(if $(TARGET),--target $(TARGET))
 
 gen-schemas: install ## shale._generated from schemas/; FLATC= the FlatBuffers compiler, 24.3 or later
 	$(BIN)/python schemas/generate.py --flatc $(or $(FLATC),flatc)

@@ -14,7 +14,7 @@ SECTIONS = {
 }
 FOR_DEVELOPERS = ("adr/", "reference/design-documents", "reference/format", "reference/protocol", "reference/style")
 OUTSIDE = re.compile(
-    r"\[([^\]]+)\]\((?:\.\./)+(?:shared|services|tests|schemas|deploy|helm|README|CONTRIBUTING|Makefile|Dockerfile|pyproject)[^)]*\)"
+    r"\[([^\]]+)\]\((?:\.\./)+(?:shared|services|tests|schemas|deploy|helm|README|SECURITY|CONTRIBUTING|Makefile|Dockerfile|pyproject)[^)]*\)"
 )
 
 

@@ -35,7 +35,7 @@ def versitygw(bucket: str, folder: Path) -> Iterator[str]:
     program = find_versitygw()
     assert program is not None
     (folder / bucket).mkdir(parents=True)
-    _require_attributes(folder)
+    require_attributes(folder)
     port = free_port()
     credentials = ["--access", SECRET, "--secret", SECRET]
     with child_process([program, *credentials, "--port", f"127.0.0.1:{port}", "--quiet", "posix", str(folder)]):
@@ -43,7 +43,7 @@ def versitygw(bucket: str, folder: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
 
 
-def _require_attributes(folder: Path) -> None:
+def require_attributes(folder: Path) -> None:
     """Skip the test where files cannot have the attributes in which the server keeps ETags."""
     try:
         os.setxattr(folder, "user.shale", b"")

@@ -1,0 +1,1 @@
+"""Each role with its policy, on a server that enforces policies."""
