@@ -28,7 +28,7 @@ REDIS_COMMIT ?= 4f8cdc2a1ea53e42955af758aabffee67cb455dd
 # collecting the tests takes 20 instead of 8 seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install tools java demo spark-demo up test test-again bench bench-spark sim sim-two-phase fuzz model soak two-phase-soak standby-soak gc-soak backup-check compat versitygw redis-suite docs quick lint mutations mutation-run fmt gen gen-schemas check check-long lock release wheels first-hour archive image image-spark sizing-check compose-check alert-check dashboard-check clean
+.PHONY: help install tools java demo spark-demo up test test-again bench bench-spark sim sim-two-phase fuzz fuzz-properties model soak two-phase-soak standby-soak gc-soak backup-check compat versitygw redis-suite docs quick lint mutations mutation-run fmt gen gen-schemas check check-long lock release wheels first-hour archive image image-spark sizing-check compose-check alert-check dashboard-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -94,7 +94,10 @@ sim: install ## simulate faults; SEEDS= how many per row, SEED= replays one
 sim-two-phase: install ## the same simulations with two-phase creates; SEEDS= and SEED= as for sim
 	SHALE_SIM_CAS=two-phase $(MAKE) sim SEEDS=$(SEEDS) SEED=$(SEED) TESTS="$(TESTS)"
 
-fuzz: install ## property tests with EXAMPLES= times as many examples as in the default suite
+fuzz: install ## fuzz every parser of foreign bytes for MINUTES= on both cores; SEED= tries other inputs, TARGET= names
+	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),5) --seed $(or $(SEED),1) $(if $(TARGET),--target "$(TARGET)")
+
+fuzz-properties: install ## property tests with EXAMPLES= times as many examples as in the default suite
 	SHALE_TEST_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n $(JOBS) --timeout=0 -m "hypothesis and not soak" $(TESTS)
 
 model: install java ## check the models of the protocol with TLC; MODEL=--quick is a minute
@@ -178,7 +181,8 @@ check: test lint docs ## the default suite, the linters and the site
 
 check-long: check soak gc-soak ## hours: many seeds, kills under load, memory, SlateDB's and Redis' tests
 	$(MAKE) sim SEEDS=5000
-	$(MAKE) fuzz
+	$(MAKE) fuzz-properties
+	$(MAKE) fuzz MINUTES=60
 	$(MAKE) model
 	$(MAKE) compat
 	$(MAKE) redis-suite

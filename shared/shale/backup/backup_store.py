@@ -8,8 +8,10 @@ from uuid import UUID
 
 from shale.backup import names
 from shale.backup.document import (
+    MALFORMED,
     Backup,
     BackupObject,
+    count_of,
     decode_backup,
     encode_backup,
     object_fields,
@@ -229,16 +231,16 @@ class BackupStore:
             copied = [parse_object(fields) for each in lists for fields in _objects(each.data, each.meta.key)]
             return UnfinishedBackup(
                 plan_id=plan_id,
-                started_ms=int(fields["started_ms"]),
+                started_ms=count_of(fields, "started_ms"),
                 source=str(fields["source"]),
                 path=str(fields["path"]),
                 checkpoint_id=UUID(fields["checkpoint_id"]),
                 owns_checkpoint=bool(fields["owns_checkpoint"]),
-                manifest_id=int(fields["manifest_id"]),
+                manifest_id=count_of(fields, "manifest_id"),
                 ssts=tuple(fields["ssts"]),
                 copied={each.key: each for each in copied},
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except MALFORMED as error:
             raise CorruptionError(f"a field is missing or malformed: {error}", path=key) from error
 
 

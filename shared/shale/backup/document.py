@@ -13,7 +13,7 @@ from uuid import UUID
 from shale.core.bytes_like import BytesLike
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import CorruptionError
-from shale.types import Ulid
+from shale.types import U64_MAX, Ulid
 
 SCHEMA_VERSION = 1
 _PLAIN_FIELDS = (
@@ -21,6 +21,10 @@ _PLAIN_FIELDS = (
     *("copied_objects", "copied_bytes"),
 )
 """Fields of a backup that are stored as they are."""
+
+MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
+"""What reading a field raises that is missing or malformed."""
+_DIGITS_MAX = 20
 
 
 class ObjectKind(StrEnum):
@@ -30,6 +34,9 @@ class ObjectKind(StrEnum):
     WAL = "wal"
     MANIFEST = "manifest"
     VISIBLE_RANGE = "visible_range"
+
+
+_NUMBERED = (ObjectKind.WAL, ObjectKind.MANIFEST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,19 +134,19 @@ def decode_backup(data: BytesLike, *, path: str) -> Backup:
     try:
         backup = Backup(
             id=_ulid(fields["id"]),
-            started_ms=int(fields["started_ms"]),
-            completed_ms=int(fields["completed_ms"]),
+            started_ms=count_of(fields, "started_ms"),
+            completed_ms=count_of(fields, "completed_ms"),
             source=str(fields["source"]),
             path=str(fields["path"]),
-            manifest_id=int(fields["manifest_id"]),
+            manifest_id=count_of(fields, "manifest_id"),
             checkpoint_id=UUID(fields["checkpoint_id"]),
-            last_l0_seq=int(fields["last_l0_seq"]),
-            replay_after_wal_id=int(fields["replay_after_wal_id"]),
+            last_l0_seq=count_of(fields, "last_l0_seq"),
+            replay_after_wal_id=count_of(fields, "replay_after_wal_id"),
             objects=tuple(parse_object(each) for each in fields["objects"]),
-            copied_objects=int(fields["copied_objects"]),
-            copied_bytes=int(fields["copied_bytes"]),
+            copied_objects=count_of(fields, "copied_objects"),
+            copied_bytes=count_of(fields, "copied_bytes"),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except MALFORMED as error:
         raise CorruptionError(f"a field is missing or malformed: {error}", path=path) from error
     if len(backup.of_kind(ObjectKind.MANIFEST)) != 1:
         raise CorruptionError("it does not name exactly one manifest", path=path)
@@ -158,14 +165,31 @@ def parse_object(fields: Mapping[str, Any]) -> BackupObject:
     Raises:
         KeyError, TypeError, ValueError: a field is missing or malformed.
     """
+    kind, name, encryption_key = ObjectKind(fields["kind"]), str(fields["name"]), fields["encryption_key"]
+    if kind in _NUMBERED and not (name.isascii() and name.isdigit() and len(name) <= _DIGITS_MAX):
+        raise ValueError(f"{name!r} is not the number of a file")
+    if not isinstance(encryption_key, str | None):
+        raise TypeError(f"{encryption_key!r} is not the name of a key")
     return BackupObject(
-        kind=ObjectKind(fields["kind"]),
-        name=str(fields["name"]),
+        kind=kind,
+        name=name,
         key=str(fields["key"]),
-        size=int(fields["bytes"]),
+        size=count_of(fields, "bytes"),
         sha256=str(fields["sha256"]),
-        encryption_key=fields["encryption_key"],
+        encryption_key=encryption_key,
     )
+
+
+def count_of(fields: Mapping[str, Any], name: str) -> int:
+    """Return a field that is a number of 64 bits without sign.
+
+    Raises:
+        KeyError, ValueError: it is missing or malformed.
+    """
+    value = fields[name]
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= U64_MAX:
+        raise ValueError(f"{name} is {value!r}")
+    return value
 
 
 def seal(fields: Mapping[str, object]) -> bytes:
@@ -192,7 +216,11 @@ def unseal(data: BytesLike, *, path: str) -> dict[str, Any]:
         raise CorruptionError("it is not a document of a backup", path=path) from error
     if version != SCHEMA_VERSION:
         raise CorruptionError(f"schema_version {version!r} is unknown: this release reads {SCHEMA_VERSION}", path=path)
-    if found != _checksum(body):
+    try:
+        checksum = _checksum(body)
+    except TypeError as error:  # nested more deeply than any document
+        raise CorruptionError("it is not a document of a backup", path=path) from error
+    if found != checksum:
         raise CorruptionError("its checksum does not match its content", path=path)
     return dict(body)
 

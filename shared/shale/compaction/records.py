@@ -99,6 +99,7 @@ class CompactionRecord:
         return replace(self, status=status, finished_ms=finished_ms, error=text)
 
 
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 RecordChange: TypeAlias = Callable[[CompactionRecord], CompactionRecord]
 
 
@@ -124,7 +125,7 @@ def decode_record(data: BytesLike, *, path: str) -> CompactionRecord:
         if fields["format"] != _FORMAT:
             raise CorruptionError(f"format {fields['format']!r} of the record is not known", path=path)
         return _record(fields)
-    except (ValueError, KeyError, TypeError, AttributeError, InvalidRequestError) as error:
+    except (*_MALFORMED, InvalidRequestError) as error:
         raise CorruptionError(f"not the record of a compaction: {error!r}", path=path) from error
 
 

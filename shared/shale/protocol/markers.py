@@ -91,7 +91,7 @@ def decode_destroyed_mark(data: BytesLike, *, path: str) -> DestroyedMark:
         if fields["format"] != _FORMAT:
             raise CorruptionError(f"format {fields['format']!r} of the marker is not known", path=path)
         at_s, by = fields["destroyed_at_s"], UUID(fields["by"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptionError(f"the marker holds {bytes(data[:64])!r}", path=path) from error
     if not isinstance(at_s, int) or isinstance(at_s, bool) or at_s < 0:
         raise CorruptionError(f"destroyed_at_s is {at_s!r}", path=path)

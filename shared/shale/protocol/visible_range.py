@@ -89,7 +89,7 @@ def decode_visible_range(data: BytesLike, *, path: str) -> KeyRange:
         if fields["format"] != _FORMAT:
             raise CorruptionError(f"format {fields['format']!r} of the visible range is not known", path=path)
         return KeyRange(_bound(fields["start"]), _bound(fields["end"]))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptionError(f"the visible range is {bytes(data[:64])!r}", path=path) from error
 
 

@@ -1,7 +1,6 @@
 """Merging stored blocks against merging columns: the same rows, and the same bytes."""
 
 import resource
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +24,8 @@ from tests.examples import examples
 from tests.unit.iter.merge_inputs import FEW_KEYS, RULES, SEQS
 from tests.unit.kernels.blocks_v1 import as_v1_reads, encode_block_v1
 from tests.unit.kernels.strategies import KEYS, SORTED_ROWS, entries, in_order
-from tests.unit.sst.stored_runs import RANGES, stored
+from tests.unit.sst.stored_runs import FILES, RANGES, merged, stored
 
-FILES = list[tuple[bytes, object]]
 SOURCES = st.lists(
     st.lists(st.builds(lambda entry, seq: entry._replace(seq=seq), entries(FEW_KEYS | KEYS), SEQS), min_size=1).map(
         in_order
@@ -41,33 +39,6 @@ OPTIONS = SstOptions(block_size_bytes=200, min_filter_keys=2)
 def _kernels() -> None:
     if not use_kernels():
         pytest.skip("there are no compiled kernels")
-
-
-def merged(sources: Sequence[list[StoredBlocks]], rules: MergeRules, options: SstOptions, until_bytes: int) -> FILES:
-    """Return the files that a merge of spans writes."""
-    from shale.format.blocks.merge import BlockMerge
-
-    merge = BlockMerge(len(sources), rules)
-    rest = [iter(spans) for spans in sources]
-    for number, spans in enumerate(rest):
-        any(merge.begin(number, blocks) for blocks in spans)
-    files: FILES = []
-    step = MergeStatus.FULL
-    while step is not MergeStatus.DONE:
-        merge.begin_file()
-        builder, parts = SstBuilder(options), []
-        step = MergeStatus.NEED_OUTPUT_SPACE
-        while step not in (MergeStatus.DONE, MergeStatus.FULL):
-            step = builder.merge(merge, until_bytes=until_bytes)
-            parts += builder.take_parts()
-            if step is MergeStatus.NEED_INPUT:
-                assert merge.source_needing_input is not None
-                while not merge.feed(next(rest[merge.source_needing_input], None)):
-                    pass
-        if not builder.is_empty:
-            last_parts, info = builder.finish()
-            files.append((b"".join([*parts, *last_parts]), info))
-    return files
 
 
 def built(rows: list[Entry], options: SstOptions, until_bytes: int) -> FILES:

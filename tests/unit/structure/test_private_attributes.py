@@ -35,6 +35,7 @@ FOREIGN = {
     "_jvm": "PySpark has no other way to its Java process",
     "_jdf": "PySpark has no other way to a query plan",
     "_repr_html_": "notebooks ask for it",
+    "_ARRAY_API": "NumPy: what a C extension imports; its memory handler has no other interface",
     "_exit": "os: ends a process at once",
     "_run": "asyncio.Handle: every step of a loop passes here",
     "_asyncio_future_blocking": "the protocol between asyncio's tasks and what they wait for",

@@ -27,7 +27,7 @@ def _vtable(data: int, limit: int, table: int) -> int:
         return REFUSED
     vtable_size = load_u16(data + vtable)
     size = load_u16(data + vtable + 2)
-    if vtable_size < 4 or vtable + vtable_size > limit or size < 4 or table + size > limit:
+    if vtable_size < 4 or vtable_size & 1 or vtable + vtable_size > limit or size < 4 or table + size > limit:
         return REFUSED
     return vtable
 

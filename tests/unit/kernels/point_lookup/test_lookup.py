@@ -1,5 +1,7 @@
 """The lookup kernel against a search through all rows."""
 
+import signal
+import subprocess
 import sys
 
 import numpy as np
@@ -24,6 +26,8 @@ from shale.types import (
     Tree,
 )
 from tests.examples import examples
+from tests.guarded import GuardedPages, Side
+from tests.paths import PYTHONPATH
 from tests.unit.kernels.blocks_v1 import as_v1_reads, encode_block_v1
 from tests.unit.kernels.slots import Slots
 from tests.unit.kernels.strategies import KEYS, entries, in_order
@@ -243,17 +247,17 @@ def test_calls_leave_no_objects_allocated() -> None:
     assert all(abs(now - then) < 500 for now, then in zip(after, before, strict=True))
 
 
-def find(image: bytes, version: int, key: bytes, max_seq: int) -> tuple[int, Entry | None]:
+def find(image: bytes, version: int, key: bytes, max_seq: int, side: Side = Side.AFTER) -> tuple[int, Entry | None]:
+    """Search a block that lies next to a page without any right: a read outside of it is a crash."""
     from shale.kernels.source.point_lookup.block import IN_BLOCK, find_in_block
 
     out = np.zeros(layout.OUT_WORDS, np.int64)
-    data, wanted = np.frombuffer(image, np.uint8), np.frombuffer(key, np.uint8)
-    status = find_in_block(
-        address_of(data), len(image), version, address_of(wanted), len(key), max_seq, address_of(out)
-    )
+    pages = GuardedPages(side)
+    status = find_in_block(pages.put(image), len(image), version, pages.put(key), len(key), max_seq, address_of(out))
     if status != IN_BLOCK:
         return status, None
     _, _, _, at, size, seq, flags, create_ts, expire_ts, *_ = out.tolist()
+    assert size == 0 or 0 <= at < at + size <= len(image)
     return status, Entry(key, image[at : at + size], seq, flags, create_ts, expire_ts)
 
 
@@ -268,21 +272,36 @@ def test_a_block_of_either_version(rows: list[Entry], probe: bytes, max_seq: int
 
 
 @settings(max_examples=examples(100))
-@given(ROWS.map(lambda rows: rows[:20]), st.data(), st.sampled_from([1, 2]))
-def test_hostile_blocks_do_no_harm(rows: list[Entry], data: st.DataObject, version: int) -> None:
-    """Any answer will do as long as it lies inside the block."""
+@given(ROWS.map(lambda rows: rows[:20]), st.data(), st.sampled_from([1, 2]), st.sampled_from(Side))
+def test_hostile_blocks_are_searched_within_their_bounds(
+    rows: list[Entry], data: st.DataObject, version: int, side: Side
+) -> None:
+    """Any answer will do."""
     image = bytearray(encode_block_plain(rows) if version == 2 else encode_block_v1(rows))
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(0, len(image) - 1) | st.integers(max(0, len(image) - 12), len(image) - 1))
         image[place] = data.draw(st.integers(0, 255))
     for key in {row.key for row in rows}:
-        status, entry = find(bytes(image), version, key, 30)
+        status, _ = find(bytes(image), version, key, 30, side)
         assert status in (layout.CORRUPT, 0, 1, 2)
-        assert entry is None or len(entry.value) <= len(image)
 
 
-@given(st.binary(max_size=80), st.binary(min_size=1, max_size=4), st.sampled_from([1, 2]))
-def test_noise_is_searched_safely(image: bytes, key: bytes, version: int) -> None:
-    status, entry = find(image, version, key, 30)
+@given(st.binary(max_size=80), st.binary(min_size=1, max_size=4), st.sampled_from([1, 2]), st.sampled_from(Side))
+def test_noise_is_searched_within_its_bounds(image: bytes, key: bytes, version: int, side: Side) -> None:
+    status, _ = find(image, version, key, 30, side)
     assert status in (layout.CORRUPT, 0, 1, 2)
-    assert entry is None or entry.value in image
+
+
+def test_a_block_that_is_said_to_be_longer_than_it_is_ends_the_process() -> None:
+    """What the tests of hostile blocks rely on."""
+    program = (
+        "from tests.guarded import GuardedPages\n"
+        "from tests.unit.kernels.point_lookup.test_lookup import *\n"
+        "class Longer(bytes):\n"
+        "    def __len__(self): return super().__len__() + 64\n"
+        "put = GuardedPages.put\n"
+        "GuardedPages.put = lambda self, data: put(self, bytes(data))\n"
+        "find(Longer(b'k' * 40), 2, b'k', 30)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": PYTHONPATH}, check=False)
+    assert done.returncode == -signal.SIGSEGV

@@ -23,7 +23,8 @@ from shale.types import (
     Tree,
 )
 from tests.examples import examples
-from tests.unit.kernels.scan.views import BOUNDS, NOW_MS, ROWS, SEQS, FakeReader, GuardedPages, expected_rows, view_of
+from tests.guarded import GuardedPages
+from tests.unit.kernels.scan.views import BOUNDS, NOW_MS, ROWS, SEQS, FakeReader, expected_rows, view_of
 
 
 @settings(max_examples=examples(80))
@@ -244,7 +245,7 @@ def test_hostile_blocks_are_read_within_their_bounds(rows: list[Entry], data: st
             changed[data.draw(st.integers(0, last) | st.integers(max(0, last - 12), last))] = data.draw(
                 st.integers(0, 255)
             )
-        guards.append(GuardedPages(len(changed)))
+        guards.append(GuardedPages())
         entry = int(slot.words[point_lookup.SLOT_BLOCK_TABLE]) + 16 * block
         ctypes.c_int64.from_address(entry).value = guards[-1].put(bytes(changed))
     view = view_of(slots, [], Tree(l0=(sst_view,)))

@@ -19,7 +19,8 @@ from shale.types import (
     SstView,
     Tree,
 )
-from tests.unit.kernels.scan.views import BOUNDS, ROWS, FakeReader, GuardedPages, expected_rows, view_of
+from tests.guarded import GuardedPages
+from tests.unit.kernels.scan.views import BOUNDS, ROWS, FakeReader, expected_rows, view_of
 
 
 def windows_of(view: SuperVersion, spans: dict[int, tuple[int, int]], keep: list[object]) -> int:
@@ -31,7 +32,7 @@ def windows_of(view: SuperVersion, spans: dict[int, tuple[int, int]], keep: list
         slot = levels[number].slots[0]
         assert slot.meta is not None
         images = STORED[id(slot)][first:last]
-        data = GuardedPages(sum(map(len, images)))
+        data = GuardedPages()
         words[number] = 0, first, last, data.put(b"".join(images)), address_of(slot.meta.index.offsets)
         keep.append(data)
     keep.append(words)

@@ -1,17 +1,13 @@
-"""States of SSTs in memory, what a scan of them returns, and memory with an end."""
+"""States of SSTs in memory, and what a scan of them returns."""
 
-import ctypes
-import mmap
 from collections.abc import Sequence
 
-import numpy as np
 from hypothesis import strategies as st
 
 from shale.engine.memtable.memtable import Memtable
 from shale.engine.read.read_options import ReadOptions
 from shale.engine.read.super_version import SuperVersion
 from shale.engine.scan.cached_rows import WantedRows
-from shale.kernels.columns import address_of
 from shale.kernels.rows import rows_from_entries
 from shale.types import (
     FLAG_CREATE_TS,
@@ -73,21 +69,3 @@ def expected_rows(sources: Sequence[Sequence[Entry]], wanted: WantedRows) -> lis
             )
             rows.append(Row(row.key, row.value, row.seq, *times))
     return rows[: wanted.rows_max]
-
-
-class GuardedPages:
-    """Memory that ends at a page without the right to read: a read past the end is a crash."""
-
-    def __init__(self, size: int) -> None:
-        page = mmap.PAGESIZE
-        self._size = -(-size // page) * page
-        self._memory = mmap.mmap(-1, self._size + page)
-        self._base = address_of(np.frombuffer(self._memory, np.uint8))
-        libc = ctypes.CDLL(None, use_errno=True)
-        assert libc.mprotect(ctypes.c_void_p(self._base + self._size), page, 0) == 0
-
-    def put(self, data: bytes) -> int:
-        """Put data to the end and return its address."""
-        start = self._size - len(data)
-        self._memory[start : self._size] = data
-        return self._base + start

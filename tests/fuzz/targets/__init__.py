@@ -1,0 +1,13 @@
+"""The targets, by the subject of their parsers."""
+
+from collections.abc import Sequence
+
+from tests.fuzz.target import Target
+from tests.fuzz.targets import kernels, metadata, sst_sections
+
+_GROUPS = (kernels, metadata, sst_sections)
+
+
+def all_targets() -> Sequence[Target]:
+    """Return all targets, by name."""
+    return sorted((target for group in _GROUPS for target in group.targets()), key=lambda target: target.name)

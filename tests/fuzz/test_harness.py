@@ -1,0 +1,115 @@
+"""The harness itself: each kind of misbehaviour is a finding, and the work goes on after it."""
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from shale.errors import CorruptionError
+from tests.fuzz.flat_mutation import places_of
+from tests.fuzz.line_coverage import LineCoverage, files_of, function_lines
+from tests.fuzz.mutation import mutate_bytes
+from tests.fuzz.oracle import PATH, require_place
+from tests.fuzz.samples import sections
+from tests.fuzz.target import Difference
+from tests.paths import PYTHONPATH, REPOSITORY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PROGRAM = """
+import ctypes, json, sys, time
+from pathlib import Path
+from tests.fuzz import supervisor, worker
+from tests.fuzz.target import Difference, Target
+
+supervisor.HANG_S = 2
+worker.MEMORY_MAX = 64 << 20
+
+def run(data):
+    kind = data[:1]
+    if kind == b"c": ctypes.string_at(0)
+    if kind == b"h": time.sleep(60)
+    if kind == b"m": b"x" * (128 << 20)
+    if kind == b"e": raise KeyError("no such key")
+    if kind == b"d": raise Difference("two readers: 1 and 2")
+    if kind == b"v": raise ValueError
+
+seeds = [b"v", *(kind + b"....." for kind in (b"e", b"c", b"h", b"d", b"m")), b"fine"]
+target = Target("planted", run, lambda: seeds, (ValueError,), ("shale.format.boundary",))
+folder = Path(sys.argv[1])
+outcome, = supervisor.run_targets([target], folder, seconds=20, jobs=1, seed=1, executions=60)
+short = supervisor.minimized(target, next(each for each in outcome.findings if "KeyError" in each.what), seconds=5)
+print(json.dumps({"what": sorted(each.what for each in outcome.findings), "short": short.decode()}))
+"""
+
+
+def test_a_crash_a_hang_memory_and_errors_are_findings_and_the_work_goes_on(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    done = subprocess.run(
+        [sys.executable, program, tmp_path / "runs"],
+        cwd=REPOSITORY,
+        env={"PYTHONPATH": PYTHONPATH, "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    found = json.loads(done.stdout)
+    assert found["what"] == [
+        "Difference: two readers",
+        f"KeyError at {program}:run",
+        "SIGSEGV",
+        "memory",
+        "no end within 2 s",
+    ]
+    assert found["short"] == "e"
+
+
+@pytest.mark.parametrize(
+    "error", [CorruptionError("no path"), CorruptionError("x", path=PATH, offset=11), CorruptionError("x", path=PATH)]
+)
+def test_an_error_that_names_no_place_of_the_object_is_a_difference(error: CorruptionError) -> None:
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(Difference):
+        require_place(fail, offset_max=10)
+
+
+def test_changes_are_equal_for_equal_seeds_and_change_something() -> None:
+    data = bytes(range(100))
+    changed = [mutate_bytes(random.Random(seed), data) for seed in range(200)]
+    assert changed == [mutate_bytes(random.Random(seed), data) for seed in range(200)]
+    assert len({*changed} - {data}) > 150
+
+
+def test_the_fields_of_a_footer_are_found() -> None:
+    data = sections()["info"][0]
+    places, targets = places_of(data, "SsTableInfo")
+    assert sum(place.width == 8 for place in places) >= 4
+    assert targets
+    assert all(place.at + place.width <= len(data) for place in places)
+
+
+def test_lines_are_new_once() -> None:
+    from shale.format.boundary import decode_boundary
+
+    coverage = LineCoverage(("shale.format.boundary",))
+
+    def good() -> None:
+        decode_boundary(b"5")
+
+    def bad() -> None:
+        with pytest.raises(CorruptionError):
+            decode_boundary(b"x")
+
+    calls: list[Callable[[], None]] = [good, good, bad, good, bad]
+    assert [coverage.watch(call) for call in calls] == [True, False, True, False, False]
+    (file,) = files_of(("shale.format.boundary",))
+    assert coverage.hit[file]
+    assert coverage.hit[file] & function_lines(file)
