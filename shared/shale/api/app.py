@@ -21,7 +21,7 @@ from shale.env import Env
 from shale.errors import ShaleError
 from shale.service.access import AccessTokens, Quota, Role
 from shale.service.http.bearer import BearerAuth, use_quota
-from shale.service.http.bodies import JSON
+from shale.service.http.documents import JSON
 from shale.service.http.problems import Problem, busy, problem_from, response
 from shale.service.http.request_id import safe_request_id
 from shale.service.http.request_trace import RequestTrace, begin, record_failure

@@ -42,7 +42,7 @@ def build_writer_api(
     async def take(durability: Durability) -> SnapshotHandle:
         return await db.snapshot(durable=durability == "durable")
 
-    limits = Limits(http, metrics, Latency(env, 1.0) if latency is None else latency)
+    limits = Limits(http, metrics, Latency(env, 1.0) if latency is None else latency, env.cpu)
     snapshots = SnapshotLeases(take, env, http)
     routes = [
         *ReadRoutes(db, snapshots, limits).routes(),
@@ -67,7 +67,7 @@ def build_reader_api(
     async def take(durability: Durability) -> SnapshotHandle:  # noqa: ARG001 - everything that a reader sees is durable
         return await db.snapshot()
 
-    limits = Limits(http, metrics, Latency(env, 1.0) if latency is None else latency)
+    limits = Limits(http, metrics, Latency(env, 1.0) if latency is None else latency, env.cpu)
     snapshots = SnapshotLeases(take, env, http)
     routes = ReadRoutes(db, snapshots, limits).routes()
     if db.checkpoint_id is not None:

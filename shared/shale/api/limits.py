@@ -1,15 +1,20 @@
 """Limits of requests (body bytes, rows, time), and their latency metrics."""
 
-from collections.abc import Awaitable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import partial
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import anyio
 
 from shale.api.messages import Request
 from shale.api.settings import HttpSection
-from shale.service.http.bodies import Body, BodyBudget
+from shale.env import Cpu
+from shale.errors import ShaleError
+from shale.kernels.outline import outline
+from shale.service.http.bodies import Body, BodyBudget, BodyPace
+from shale.service.http.documents import LARGE_BYTES, SMALL_BYTES, Fields, decode, expansion_bytes, require_outline
 from shale.service.http.lazy_timeout import run_with_lazy_timeout
 from shale.service.http.problems import Problem, busy
 from shale.service.latency import Latency
@@ -18,23 +23,29 @@ from shale.telemetry.metrics import Metrics
 T = TypeVar("T")
 
 _ACCEPT = "accept the write"
+MIN_RATE_GRACE_S = 10.0
+"""Seconds after the start of a body from which ``min_body_rate`` counts."""
+ROW_ELEMENTS = 9
+"""The most that an operation has: an object, and its fields ``op``, ``key``, ``value`` and ``ttl_ms``."""
+FEW_ELEMENTS = 64
+"""For what the body has beside its rows."""
 OPS = ("get", "put", "delete", "merge", "write", "scan")
 
 
 class Limits:
     """The limits of one data port, shared by all of its routes."""
 
-    def __init__(self, http: HttpSection, metrics: Metrics, latency: Latency) -> None:
+    def __init__(self, http: HttpSection, metrics: Metrics, latency: Latency, cpu: Cpu) -> None:
         self.rows_max = http.max_batch_rows
         self.time_max_s = http.request_timeout
         self.answer_max_bytes = http.max_inflight_bytes
         self._latency = latency
+        self._cpu = cpu
         self._seconds = {op: metrics.histogram("slatedb_db_request_duration_seconds", op=op) for op in OPS}
         self._bodies = BodyBudget(
             http.max_inflight_bytes,
             http.max_body_bytes,
-            silence_max_s=http.request_timeout,
-            time_max_s=http.body_timeout,
+            BodyPace(http.request_timeout, http.body_timeout, http.min_body_rate, MIN_RATE_GRACE_S),
         )
 
     async def body(self, call: Request) -> Body:
@@ -46,6 +57,53 @@ class Limits:
         if call.has(b"content-encoding") and call.header(b"content-encoding") != "identity":
             raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Content-Encoding: compressed bodies are not supported")
         return await self._bodies.read(call.receive)
+
+    async def decoded(
+        self,
+        body: Body,
+        take: Callable[[Fields], T],
+        *,
+        packed: bool,
+        elements_per_row: int = ROW_ELEMENTS,
+        is_optional: bool = False,
+    ) -> T:
+        """Decode a body and return what ``take`` makes of its fields; a large body is decoded in a thread.
+
+        Args:
+            body: a body, whose share of the budget grows by what it is decoded to.
+            take: makes something of the fields.
+            packed: the body is msgpack, otherwise JSON.
+            elements_per_row: how many elements the body may have for each of ``max_batch_rows``.
+            is_optional: a body without bytes has no fields; otherwise it is malformed.
+
+        Raises:
+            Problem: the body is malformed (400), has too many elements (413), or the budget is used up (503).
+        """
+        data = body.data
+        if len(data) <= SMALL_BYTES:
+            return take({} if is_optional and not data else decode(data, packed=packed))
+        elements_max = elements_per_row * self.rows_max + FEW_ELEMENTS
+        find = partial(outline, data, packed=packed, elements_max=elements_max)
+        is_large = len(data) > LARGE_BYTES
+        outlined = await self._cpu.run(find) if is_large else find()
+        require_outline(outlined, data, packed=packed, elements_max=elements_max)
+        # The texts of JSON are decoded once more, from base64.
+        body.expand(expansion_bytes(outlined) + len(data) * (1 if packed else 2))
+
+        def decode_and_take() -> T:
+            return take(decode(data, packed=packed, outlined=outlined))
+
+        return await self._in_thread(decode_and_take) if is_large else decode_and_take()
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """Call ``work`` in a thread.
+
+        An error passes without its traceback: the thread keeps it until its next call, and with it the body.
+        """
+        result, error = await self._cpu.run(partial(_result_or_error, work))
+        if error is not None:
+            raise error
+        return cast("T", result)
 
     def timed(self, op: str, call: Awaitable[T]) -> Coroutine[Any, Any, T]:
         """Await a call of the database and observe its latency."""
@@ -87,3 +145,11 @@ class Limits:
     def timeout_problem(self, what: str) -> Problem:
         """Return the 503 of a wait that timed out."""
         return busy(f"took more than {self.time_max_s:g} s to {what}")
+
+
+def _result_or_error(work: Callable[[], T]) -> tuple[T | None, Exception | None]:
+    try:
+        return work(), None
+    except (Problem, ShaleError) as error:
+        error.__cause__ = error.__context__ = None
+        return None, error.with_traceback(None)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 
 from shale.api.fields import binary, expiry_from_body, reject_unknown_fields
 from shale.engine.write.batch import WriteBatch
-from shale.service.http.bodies import decode
+from shale.service.http.documents import Fields
 from shale.service.http.problems import Problem, bad_request, too_large
 
 _FIELDS = frozenset({"ops"})
@@ -19,14 +19,13 @@ _WRITE_FIELDS = _DELETE_FIELDS | {"value", "ttl_ms", "expire_at"}
 Items: TypeAlias = "list[object] | tuple[object, ...]"
 
 
-def decode_batch(data: bytes | bytearray, *, packed: bool, max_key_bytes: int, max_rows: int) -> WriteBatch:
-    """Read the body of a batch.
+def batch_from_body(body: Fields, *, packed: bool, max_key_bytes: int, max_rows: int) -> WriteBatch:
+    """Build the batch of a body.
 
     Raises:
         Problem: the body is malformed (400) or has too many rows (413); the message names the operation.
         InvalidRequestError: a key, value or lifetime is invalid.
     """
-    body = decode(data, packed=packed)
     reject_unknown_fields(body, _FIELDS)
     ops = items(body.get("ops"), "ops", max_rows=max_rows)
     if not ops:
@@ -48,7 +47,7 @@ def items(value: object, name: str, *, max_rows: int) -> Items:
 
 
 def batch_from_ops(ops: Items, *, packed: bool, max_key_bytes: int) -> WriteBatch:
-    """Build a batch of operations; raises like ``decode_batch``."""
+    """Build a batch of operations; raises like ``batch_from_body``."""
     batch = WriteBatch(max_key_bytes=max_key_bytes)
     columns = _plain_puts(ops) if packed else None
     if columns is not None:

@@ -8,7 +8,7 @@ import msgpack
 import orjson
 
 from shale.api.messages import RawHeader, Request, Response
-from shale.service.http.bodies import JSON, MSGPACK, is_msgpack
+from shale.service.http.documents import JSON, MSGPACK, is_msgpack
 from shale.service.http.problems import Problem
 
 

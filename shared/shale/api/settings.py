@@ -23,8 +23,16 @@ class HttpSection(Section):
     body_timeout: PositiveSeconds = Field(
         default=600.0, description="How long a whole request body may take to arrive; longer ones get 408."
     )
+    min_body_rate: Bytes = Field(
+        default=1024,
+        ge=0,
+        description="Bytes per second, on average after 10 s; slower request bodies get 408. 0: no limit.",
+    )
     max_body_bytes: Bytes = Field(default=32 * MIB, description="The largest request body; larger ones get 413.")
-    max_inflight_bytes: Bytes = Field(default=128 * MIB, description="Limit for all request bodies in memory together.")
+    max_inflight_bytes: Bytes = Field(
+        default=128 * MIB,
+        description="Limit for all request bodies in memory together, and for what they are decoded to.",
+    )
     max_batch_rows: int = Field(default=100_000, ge=1, description="Limit of rows or keys in one request.")
     max_snapshots: int = Field(default=64, ge=1, description="Limit of open snapshots; further ones get 429.")
     max_snapshot_lifetime: PositiveSeconds = Field(

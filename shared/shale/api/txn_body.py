@@ -10,7 +10,7 @@ from shale.api.fields import binary, reject_unknown_fields, whole_number
 from shale.api.ops_body import batch_from_ops, items
 from shale.core.lazy_dataclass import dataclass
 from shale.engine.write.batch import WriteBatch
-from shale.service.http.bodies import decode
+from shale.service.http.documents import Fields
 from shale.service.http.problems import Problem, bad_request
 from shale.types import Row
 
@@ -44,14 +44,13 @@ class TxnRequest:
     """Built once, for all attempts to commit."""
 
 
-def decode_txn(data: bytes | bytearray, *, packed: bool, max_key_bytes: int, max_rows: int) -> TxnRequest:
-    """Read the body of a transaction.
+def txn_from_body(body: Fields, *, packed: bool, max_key_bytes: int, max_rows: int) -> TxnRequest:
+    """Return the transaction of a body.
 
     Raises:
         Problem: the body is malformed (400) or too long (413); the message names the item.
         InvalidRequestError: a key, value or lifetime is impossible.
     """
-    body = decode(data, packed=packed)
     reject_unknown_fields(body, _FIELDS)
     wanted = items(body.get("compare", ()), "compare", max_rows=max_rows)
     ops = items(body.get("ops", ()), "ops", max_rows=max_rows)

@@ -9,7 +9,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from shale.errors import InvalidDbState, ShaleError, UnknownCheckpoint
-from shale.service.http.bodies import BodyBudget, is_msgpack
+from shale.service.http.bodies import BodyBudget, BodyPace
+from shale.service.http.documents import is_msgpack
 from shale.service.http.problems import Problem, bad_request, problem_from, response
 
 SCHEMA_VERSION = 1
@@ -73,7 +74,7 @@ def no_query(request: Request) -> None:
 
 def body_budget() -> BodyBudget:
     """Return the memory budget for request bodies of one group of admin routes."""
-    return BodyBudget(BODIES_MAX_BYTES, BODY_MAX_BYTES, silence_max_s=SILENCE_MAX_S, time_max_s=BODY_MAX_S)
+    return BodyBudget(BODIES_MAX_BYTES, BODY_MAX_BYTES, BodyPace(SILENCE_MAX_S, BODY_MAX_S))
 
 
 async def json_value(request: Request, budget: BodyBudget) -> Any:

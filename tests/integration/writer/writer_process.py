@@ -53,9 +53,12 @@ def kv(key: bytes) -> str:
 
 
 @contextlib.contextmanager
-def writer(directory: Path, *args: str, log: str = "log", env: dict[str, str] | None = None) -> Iterator[Client]:
+def writer(
+    directory: Path, *args: str, log: str = "log", env: dict[str, str] | None = None, is_fresh: bool = False
+) -> Iterator[Client]:
     url = f"file://{directory}/store/orders"
-    with running(WRITER, "--url", url, "--port", "0", *args, log=directory / log, env=env) as daemon:
+    command = (WRITER, "--url", url, "--port", "0", *args)
+    with running(*command, log=directory / log, env=env, is_fresh=is_fresh) as daemon:
         yield Client(daemon)
 
 

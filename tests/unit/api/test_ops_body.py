@@ -5,13 +5,15 @@ from typing import Any
 import msgpack
 import pytest
 
-from shale.api.ops_body import decode_batch
+from shale.api.ops_body import batch_from_body
 from shale.errors import InvalidRequestError
 from shale.service.http.problems import Problem
 
 
 def decoded(ops: list[Any]) -> list[tuple[bytes, bytes]]:
-    batch = decode_batch(msgpack.packb({"ops": ops}), packed=True, max_key_bytes=5, max_rows=10)
+    batch = batch_from_body(
+        msgpack.unpackb(msgpack.packb({"ops": ops}), use_list=False), packed=True, max_key_bytes=5, max_rows=10
+    )
     rows = batch.commit_rows(None)
     return list(zip(rows.keys, rows.values, strict=True))
 

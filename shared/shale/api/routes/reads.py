@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 
 from shale.api.app import Route
@@ -19,7 +20,7 @@ from shale.api.snapshot_leases import SnapshotHandle, SnapshotLeases
 from shale.engine.read.read_point import Durability
 from shale.engine.read.reads import Reads
 from shale.errors import ErrorKind, ResponseTooLarge
-from shale.service.http.bodies import decode
+from shale.service.http.documents import Fields
 from shale.service.http.problems import Problem, bad_request, too_large
 
 SNAPSHOT = "snapshot"
@@ -60,14 +61,8 @@ class ReadRoutes:
         source, wanted_durability = self._source(call), durability(call, default="memory")
         packed = is_msgpack_request(call)
         with await self._limits.body(call) as body:
-            fields = decode(body.data, packed=packed)
-        reject_unknown_fields(fields, frozenset({"keys"}))
-        wanted = fields.get("keys")
-        if not isinstance(wanted, list | tuple):
-            raise bad_request("keys: a list of keys is required")
-        if len(wanted) > self._limits.rows_max:
-            raise too_large(f"keys: {len(wanted)} keys; the limit is {self._limits.rows_max}")
-        keys = [binary(key, f"keys[{place}]", packed=packed) for place, key in enumerate(wanted)]
+            take = partial(_keys, packed=packed, max_keys=self._limits.rows_max)
+            keys = await self._limits.decoded(body, take, packed=packed, elements_per_row=1)
         # Read each key once: a large value requested a thousand times would take a thousand times its memory.
         distinct = list(dict.fromkeys(keys))
         most = self._limits.answer_max_bytes if len(keys) > 1 else None
@@ -106,8 +101,8 @@ class ReadRoutes:
         snapshot_id = call.query(SNAPSHOT).get(SNAPSHOT)
         wanted, packed = durability(call, default="memory"), is_msgpack_request(call)
         with await self._limits.body(call) as body:
-            fields = decode(body.data, packed=packed) if body.data else {}
-        request = scan_request(fields, packed=packed)
+            take = partial(scan_request, packed=packed)
+            request = await self._limits.decoded(body, take, packed=packed, elements_per_row=0, is_optional=True)
         if snapshot_id is None and request.resumed is not None:
             snapshot_id = request.resumed.snapshot
         return request, snapshot_id, wanted, packed
@@ -151,6 +146,21 @@ class ReadRoutes:
             return self._db
         snapshot_id = call.query(SNAPSHOT).get(SNAPSHOT)
         return self._db if snapshot_id is None else self._snapshots.lease(snapshot_id).snapshot
+
+
+def _keys(fields: Fields, *, packed: bool, max_keys: int) -> list[bytes]:
+    """Return the keys of a ``get-many``.
+
+    Raises:
+        Problem: the body is malformed (400) or has too many keys (413).
+    """
+    reject_unknown_fields(fields, frozenset({"keys"}))
+    wanted = fields.get("keys")
+    if not isinstance(wanted, list | tuple):
+        raise bad_request("keys: a list of keys is required")
+    if len(wanted) > max_keys:
+        raise too_large(f"keys: {len(wanted)} keys; the limit is {max_keys}")
+    return [binary(key, f"keys[{place}]", packed=packed) for place, key in enumerate(wanted)]
 
 
 def _too_large_answer(detail: str) -> Problem:

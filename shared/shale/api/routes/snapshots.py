@@ -8,7 +8,7 @@ from shale.api.limits import Limits
 from shale.api.messages import Request, Response
 from shale.api.responses import fields_response, is_msgpack_request
 from shale.api.snapshot_leases import SnapshotLease, SnapshotLeases
-from shale.service.http.bodies import decode
+from shale.service.http.documents import Fields
 
 _FIELDS = frozenset({"lifetime_ms"})
 _LIFETIME_MAX_MS = 1 << 53
@@ -54,12 +54,17 @@ class SnapshotRoutes:
     async def _lifetime_ms(self, call: Request) -> tuple[int | None, bool]:
         packed = is_msgpack_request(call)
         with await self._limits.body(call) as body:
-            fields = decode(body.data, packed=packed) if body.data else {}
-        reject_unknown_fields(fields, _FIELDS)
-        value = fields.get("lifetime_ms")
-        if value is not None:
-            value = whole_number(value, "lifetime_ms", most=_LIFETIME_MAX_MS, what="a number of milliseconds")
-        return value, packed
+            return await self._limits.decoded(
+                body, _lifetime_of, packed=packed, elements_per_row=0, is_optional=True
+            ), packed
+
+
+def _lifetime_of(fields: Fields) -> int | None:
+    reject_unknown_fields(fields, _FIELDS)
+    value = fields.get("lifetime_ms")
+    if value is None:
+        return None
+    return whole_number(value, "lifetime_ms", most=_LIFETIME_MAX_MS, what="a number of milliseconds")
 
 
 def _id(call: Request) -> str:

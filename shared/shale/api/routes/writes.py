@@ -10,22 +10,21 @@ import anyio
 from shale.api.app import Route
 from shale.api.fields import expiry_from_headers, key_from_path, wants_durable
 from shale.api.idempotency import CommittedWrite, IdempotencyCache, idempotency_key
-from shale.api.limits import Limits
+from shale.api.limits import ROW_ELEMENTS, Limits
 from shale.api.messages import RawHeader, Request, Response
-from shale.api.ops_body import decode_batch
+from shale.api.ops_body import batch_from_body
 from shale.api.responses import fields_response, is_msgpack_request
-from shale.api.txn_body import TxnRequest, decode_txn
+from shale.api.txn_body import TxnRequest, txn_from_body
 from shale.engine.db import Db
 from shale.engine.write.write_handle import WriteHandle
 from shale.env import Env
 from shale.errors import ErrorKind, TransactionConflict
 from shale.service.access import Role
+from shale.service.http.bodies import Body
 from shale.service.http.problems import Problem
 
 T = TypeVar("T")
 
-LARGE_BODY_BYTES = 128 * 1024
-"""Larger bodies are decoded in a thread, so that they do not block the event loop."""
 TXN_ATTEMPTS = 8
 """After a conflict the server compares again and retries, as the client would."""
 
@@ -77,7 +76,7 @@ class WriteRoutes:
         call.query()
         packed, durable = is_msgpack_request(call), wants_durable(call)
         with await self._limits.body(call) as body:
-            commit = partial(self._commit, body.data, packed=packed)
+            commit = partial(self._commit, body, packed=packed)
             accepted = await self._once(call, body.data, commit)
         return await self._accepted(accepted, durable=durable, packed=packed)
 
@@ -86,10 +85,10 @@ class WriteRoutes:
         call.query()
         packed, durable = is_msgpack_request(call), wants_durable(call)
         with await self._limits.body(call) as body:
-            decode = partial(
-                decode_txn, packed=packed, max_key_bytes=self._max_key_bytes, max_rows=self._limits.rows_max
+            take = partial(
+                txn_from_body, packed=packed, max_key_bytes=self._max_key_bytes, max_rows=self._limits.rows_max
             )
-            request = await self._decoded(decode, body.data)
+            request = await self._limits.decoded(body, take, packed=packed, elements_per_row=2 * ROW_ELEMENTS)
             accepted = await self._once(call, body.data, partial(self._transact, request))
         return await self._accepted(accepted, durable=durable, packed=packed)
 
@@ -130,14 +129,13 @@ class WriteRoutes:
         name = idempotency_key(call)
         return await (commit() if name is None else self._repeats.once(name, call, body, commit))
 
-    async def _commit(self, body: bytes | bytearray, *, packed: bool) -> CommittedWrite:
-        decode = partial(decode_batch, packed=packed, max_key_bytes=self._max_key_bytes, max_rows=self._limits.rows_max)
-        batch = await self._decoded(decode, body)
+    async def _commit(self, body: Body, *, packed: bool) -> CommittedWrite:
+        take = partial(
+            batch_from_body, packed=packed, max_key_bytes=self._max_key_bytes, max_rows=self._limits.rows_max
+        )
+        batch = await self._limits.decoded(body, take, packed=packed)
         handle = await self._write("write", partial(self._db.write, batch))
         return CommittedWrite(handle, len(batch), handle.seq)
-
-    async def _decoded(self, decode: Callable[[bytes | bytearray], T], body: bytes | bytearray) -> T:
-        return await self._env.cpu.run(partial(decode, body)) if len(body) > LARGE_BODY_BYTES else decode(body)
 
     async def _transact(self, request: TxnRequest) -> CommittedWrite:
         with self._limits.time_limit("commit the transaction"):

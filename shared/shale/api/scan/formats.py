@@ -14,7 +14,7 @@ import orjson
 from shale.api.fields import to_base64
 from shale.api.responses import to_msgpack
 from shale.engine.scan.scan import Scan
-from shale.service.http.bodies import MSGPACK
+from shale.service.http.documents import MSGPACK
 from shale.types import Row
 
 NDJSON = "application/x-ndjson"

@@ -1,6 +1,6 @@
 """Imports every module that declares kernels, which are then in ``jit.KERNELS``."""
 
-from shale.kernels.source import bloom, flat, manifest, objects, siphash, sort, strings
+from shale.kernels.source import bloom, flat, manifest, objects, outline, siphash, sort, strings
 from shale.kernels.source.block import checksum, cursor, decode, encode, image
 from shale.kernels.source.merge import blocks, columns, visible
 from shale.kernels.source.point_lookup import lookup, many
@@ -11,6 +11,7 @@ SOURCES = (
     flat,
     manifest,
     objects,
+    outline,
     siphash,
     sort,
     strings,

@@ -1,41 +1,58 @@
 """Request bodies, with a limit for each body and one for all bodies in memory."""
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import anyio
-import msgpack
-import orjson
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive
 
 from shale.service.http.lazy_timeout import run_with_lazy_timeout
-from shale.service.http.problems import Problem, bad_request, busy, too_large
+from shale.service.http.problems import Problem, busy, too_large
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-JSON = "application/json"
-MSGPACK = "application/msgpack"
 LINGER_FACTOR = 2
 """A body over the limit is received and dropped up to this many times the limit.  A client that sends the whole body
 before it reads would otherwise see a broken connection instead of the error."""
-
-_MSGPACK_NAMES = frozenset({MSGPACK, "application/x-msgpack", "application/vnd.msgpack"})
 
 
 Incoming: TypeAlias = "Coroutine[Any, Any, Message]"
 """The awaitable that ASGI servers return for the next message of a request."""
 
 
-class BodyBudget:
-    """A limit on the bytes of request bodies in memory, over all requests."""
+class BodyPace(NamedTuple):
+    """How slowly a body may arrive.
 
-    def __init__(self, total_bytes: int, body_max_bytes: int, *, silence_max_s: float, time_max_s: float) -> None:
+    Args:
+        silence_max_s: the longest pause within a body.
+        time_max_s: the longest time of a whole body.
+        min_bytes_per_s: the lowest rate, on average since the start; 0: any.
+        grace_s: seconds without a lowest rate at the start.
+    """
+
+    silence_max_s: float
+    time_max_s: float
+    min_bytes_per_s: float = 0.0
+    grace_s: float = 0.0
+
+    def wait_max_s(self, elapsed_s: float, received_bytes: int) -> float:
+        """Return how long the next part of a body may take; 0 or less: the body is too slow already."""
+        if not self.min_bytes_per_s:
+            return self.silence_max_s
+        due_s = max(self.grace_s, received_bytes / self.min_bytes_per_s)
+        return min(self.silence_max_s, due_s - elapsed_s)
+
+
+class BodyBudget:
+    """A limit on the bytes of request bodies in memory, over all requests, and of what they are decoded to."""
+
+    def __init__(self, total_bytes: int, body_max_bytes: int, pace: BodyPace) -> None:
+        self._total_bytes = total_bytes
         self._free_bytes = total_bytes
         self._body_max_bytes = body_max_bytes
-        self._silence_max_s = silence_max_s
-        self._time_max_s = time_max_s
+        self._pace = pace
 
     async def read(self, receive: Receive) -> "Body":
         """Read the whole body of a request.
@@ -47,39 +64,59 @@ class BodyBudget:
         """
         body = Body(self)
         try:
-            chunk, more = await self._next(receive)
-            received = self._take(body, chunk, 0)
-            if more:  # most bodies arrive in one chunk and need no timeout
-                with anyio.move_on_after(self._time_max_s) as scope:
-                    while more and received <= LINGER_FACTOR * self._body_max_bytes:
-                        chunk, more = await self._next(receive)
-                        received = self._take(body, chunk, received)
-                if scope.cancelled_caught:
-                    raise _too_slow(f"the body took more than {self._time_max_s:g} s")
+            chunk, more = await self._next(receive, self._pace.wait_max_s(0.0, 0))
+            if not more and len(chunk) <= self._body_max_bytes:  # most bodies arrive in one chunk and need no timeout
+                body.add(chunk)
+                return body
+            with anyio.move_on_after(self._pace.time_max_s) as scope:
+                await self._rest(receive, body, chunk, more=more)
+                return body
+            assert scope.cancelled_caught
+            raise _too_slow(f"the body took more than {self._pace.time_max_s:g} s")
         except BaseException:
             body.release()
             raise
+
+    async def _rest(self, receive: Receive, body: "Body", chunk: bytes, *, more: bool) -> None:
+        """Add a chunk and all after it; receive and drop what is over the limit."""
+        start_s = anyio.current_time()
+        received = len(chunk)
+        body.add(chunk)
+        while more and received <= LINGER_FACTOR * self._body_max_bytes:
+            wait_max_s = self._pace.wait_max_s(anyio.current_time() - start_s, received)
+            if wait_max_s <= 0:
+                raise self._slow()
+            chunk, more = await self._next(receive, wait_max_s)
+            received += len(chunk)
+            if received <= self._body_max_bytes:
+                body.add(chunk)
+            else:
+                body.release()
         if received > self._body_max_bytes:
-            body.release()
             raise too_large(f"the body has more than {self._body_max_bytes} bytes")
-        return body
 
-    def _take(self, body: "Body", chunk: bytes, received: int) -> int:
-        """Store a chunk unless the body is over its limit; return the bytes received so far."""
-        received += len(chunk)
-        if received <= self._body_max_bytes:
-            body.add(chunk)
-        return received
-
-    async def _next(self, receive: Receive) -> tuple[bytes, bool]:
+    async def _next(self, receive: Receive, wait_max_s: float) -> tuple[bytes, bool]:
         """Return the next chunk, and whether more may follow."""
-        message = await run_with_lazy_timeout(self._silence_max_s, cast("Incoming", receive()), self._silent)
+        message = await run_with_lazy_timeout(wait_max_s, cast("Incoming", receive()), self._slow)
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         return message.get("body", b""), message.get("more_body", False)
 
-    def _silent(self) -> Problem:
-        return _too_slow(f"no part of the body arrived for {self._silence_max_s:g} s")
+    def _slow(self) -> Problem:
+        pace = self._pace
+        limits = [f"no part of the body arrived for {pace.silence_max_s:g} s"]
+        if pace.min_bytes_per_s:
+            limits.append(f"less than {pace.min_bytes_per_s:g} bytes/s after {pace.grace_s:g} s")
+        return _too_slow(", or ".join(limits))
+
+    def require_room(self, size_bytes: int) -> None:
+        """Check that a reservation may succeed at some time.
+
+        Raises:
+            Problem: it is over the whole budget (413).
+        """
+        if size_bytes > self._total_bytes:
+            raise too_large(f"the decoded body would take {size_bytes} bytes; the limit is {self._total_bytes}")
 
     def take(self, size_bytes: int) -> None:
         """Reserve memory."""
@@ -117,6 +154,16 @@ class Body:
         else:
             self.data = bytearray(self.data) + chunk
 
+    def expand(self, size_bytes: int) -> None:
+        """Reserve memory for what the body is decoded to.
+
+        Raises:
+            Problem: the whole budget is too small for the body (413), or used up (503).
+        """
+        self._budget.require_room(self._taken_bytes + size_bytes)
+        self._budget.take(size_bytes)
+        self._taken_bytes += size_bytes
+
     def release(self) -> None:
         """Free the memory."""
         self._budget.give_back(self._taken_bytes)
@@ -132,32 +179,3 @@ class Body:
 
 def _too_slow(detail: str) -> Problem:
     return Problem(HTTPStatus.REQUEST_TIMEOUT, detail, headers={"Connection": "close"})
-
-
-def is_msgpack(content_type: str | None) -> bool:
-    """Return whether a body of this content type is msgpack; without a content type it is JSON.
-
-    Raises:
-        Problem: the type is neither JSON nor msgpack (415).
-    """
-    content_type = (content_type or JSON).partition(";")[0].strip().lower()
-    if content_type in _MSGPACK_NAMES:
-        return True
-    if content_type == JSON or content_type.endswith("+json"):
-        return False
-    raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"{content_type}: send {JSON} or {MSGPACK}")
-
-
-def decode(data: bytes | bytearray, *, packed: bool) -> dict[str, object]:
-    """Decode a body that is an object.
-
-    Raises:
-        Problem: the body is malformed, or not an object (400).
-    """
-    try:
-        value = msgpack.unpackb(data, use_list=False, strict_map_key=True) if packed else orjson.loads(data)
-    except (ValueError, msgpack.UnpackException) as error:
-        raise bad_request(f"the body is not {'msgpack' if packed else 'JSON'}: {error}") from error
-    if not isinstance(value, dict):
-        raise bad_request("the body is not an object of names and values")
-    return value

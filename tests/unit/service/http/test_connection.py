@@ -10,7 +10,7 @@ import pytest
 from shale.api.scan.formats import JsonLines
 from shale.api.scan.stream import ScanStream
 from shale.service.http import connection as http_protocol
-from shale.service.http.bodies import BodyBudget
+from shale.service.http.bodies import BodyBudget, BodyPace
 from shale.service.http.problems import Problem
 from shale.service.http.server import open_socket, serve_app
 
@@ -206,7 +206,7 @@ def test_a_body_that_comes_in_drops_has_its_time() -> None:
         return {"type": "http.request", "body": b"x", "more_body": True}
 
     async def scenario() -> None:
-        budget = BodyBudget(1 << 20, 1 << 20, silence_max_s=10, time_max_s=0.1)
+        budget = BodyBudget(1 << 20, 1 << 20, BodyPace(10, 0.1))
         with pytest.raises(Problem, match=r"more than 0\.1 s") as refused:
             await budget.read(drop)
         assert refused.value.status == 408
