@@ -12,6 +12,7 @@ SEEDS ?= 1000
 ROUNDS ?= 50
 EXAMPLES ?= 20
 GC_SOAK_S ?= 600
+HOURS ?= 1
 TWO_PHASE_ROUNDS ?= 200
 # CAS=sqlite or CAS=postgresql: tests run on databases with two-phase creates (tests/cas_selection.py).  SlateDB cannot
 # open these, and Spark is left out.
@@ -28,7 +29,7 @@ REDIS_COMMIT ?= 4f8cdc2a1ea53e42955af758aabffee67cb455dd
 # collecting the tests takes 20 instead of 8 seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install tools java demo spark-demo up test test-again bench bench-spark sim sim-two-phase fuzz fuzz-properties model soak two-phase-soak standby-soak gc-soak backup-check compat versitygw redis-suite docs quick lint mutations mutation-run fmt gen gen-schemas check check-long lock release wheels first-hour archive image image-spark sizing-check compose-check alert-check dashboard-check clean
+.PHONY: help install tools java demo spark-demo up test test-again bench bench-spark sim sim-two-phase fuzz fuzz-properties model soak soak-tests two-phase-soak standby-soak gc-soak backup-check compat versitygw redis-suite docs quick lint mutations mutation-run fmt gen gen-schemas check check-long lock release wheels first-hour archive image image-spark sizing-check compose-check alert-check dashboard-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -103,7 +104,10 @@ fuzz-properties: install ## property tests with EXAMPLES= times as many examples
 model: install java ## check the models of the protocol with TLC; MODEL=--quick is a minute
 	$(BIN)/python -m tests.checks.models $(MODEL)
 
-soak: install ## long tests: ROUNDS= of SIGKILL under load, 1 GiB compacted, ten million rows; CAS= as for test
+soak: install ## all daemons under load and faults for HOURS=, judged by their histories; SEED= repeats, OPTIONS="--faults kill"
+	$(BIN)/python -m tests.soak --hours $(HOURS) $(if $(SEED),--seed $(SEED)) $(if $(PREVIOUS),--previous $(PREVIOUS)) $(OPTIONS)
+
+soak-tests: install ## long tests: ROUNDS= of SIGKILL under load, 1 GiB compacted, ten million rows; CAS= as for test
 	SHALE_TEST_CAS=$(CAS) SHALE_SOAK_ROUNDS=$(ROUNDS) $(BIN)/pytest --timeout=0 -m soak \
 		$(or $(and $(CAS),$(TESTS_OF_CAS)),tests/integration tests/interop tests/model) $(TESTS)
 
@@ -179,7 +183,8 @@ gen-schemas: install ## shale._generated from schemas/; FLATC= the FlatBuffers c
 
 check: test lint docs ## the default suite, the linters and the site
 
-check-long: check soak gc-soak ## hours: many seeds, kills under load, memory, SlateDB's and Redis' tests
+check-long: check soak-tests gc-soak ## hours: many seeds, kills under load, memory, SlateDB's and Redis' tests
+	$(MAKE) soak
 	$(MAKE) sim SEEDS=5000
 	$(MAKE) fuzz-properties
 	$(MAKE) fuzz MINUTES=60

@@ -1,4 +1,4 @@
-"""One set of rules on every adapter; ``make soak`` runs more examples."""
+"""One set of rules on every adapter; ``make soak-tests`` runs more examples."""
 
 import os
 from typing import Any

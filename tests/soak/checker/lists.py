@@ -64,7 +64,7 @@ def check_lists(group: str, history: Sequence[Operation], tenures: Tenures) -> F
 
 def _index_appends(index: _Index) -> None:
     for number, operation in enumerate(index.transactions):
-        for step in operation.value:
+        for step in operation.value or ():
             if step[0] == "append":
                 index.appender[step[1], step[2]] = number
                 index.last_append[number, step[1]] = step[2]
@@ -73,7 +73,7 @@ def _index_appends(index: _Index) -> None:
 def _reads(operation: Operation) -> list[tuple[str, list[str]]]:
     if operation.outcome != "ok":
         return []
-    return [(step[1], step[2]) for step in operation.value if step[0] == "r"]
+    return [(step[1], step[2]) for step in operation.value or () if step[0] == "r"]
 
 
 def _check_reads(group: str, index: _Index) -> list[Anomaly]:
@@ -121,7 +121,7 @@ def _lost_updates(group: str, index: _Index) -> list[Anomaly]:
     for operation in index.transactions:
         if operation.outcome != "ok":
             continue
-        appended = {step[1] for step in operation.value if step[0] == "append"}
+        appended = {step[1] for step in operation.value or () if step[0] == "append"}
         for key, elements in _reads(operation):
             if key not in appended:
                 continue

@@ -31,6 +31,7 @@ def check_states(group: str, history: Sequence[Operation], tenures: Tenures) -> 
             continue
         if not seen:
             findings.anomalies += _emptied(group, scan, newest.get((scan.session, scan.served_by)))
+            findings.anomalies += _missing(group, scan, batches, tenures)
             continue
         batch = batches.get(next(iter(seen)))
         if batch is None or batch.outcome == "fail":
@@ -60,6 +61,14 @@ def _emptied(group: str, scan: Operation, before: tuple[Operation, Operation] | 
         return []
     text = f"{scan.name} shows nothing; {before[0].name} had shown {before[1].name}"
     return [Anomaly.of("session went back", group, text, [before[1], before[0], scan])]
+
+
+def _missing(group: str, scan: Operation, batches: dict[str, Operation], tenures: Tenures) -> list[Anomaly]:
+    if scan.interface not in WRITERS or tenures.is_stale(scan):
+        return []
+    lost = [each for each in batches.values() if each.outcome == "ok" and each.end < scan.start]
+    text = f"{scan.name} shows nothing; {len(lost)} batches were acknowledged before it began"
+    return [Anomaly.of("lost update", group, text, [*lost[:3], scan])] if lost else []
 
 
 def _order(group: str, scan: Operation, batch: Operation, before: tuple[Operation, Operation] | None) -> list[Anomaly]:

@@ -117,6 +117,7 @@ def test_a_scan_shows_one_state() -> None:
     assert states({"a": "3", "b": "3"}) == {"failed write visible"}
     assert states({"a": "2", "b": "2"}, {"a": "1", "b": "1"}, interface="reader") == {"session went back"}
     assert states({"a": "2", "b": "2"}, {}, interface="reader") == {"session went back"}
+    assert states({}) == {"lost update"}
 
 
 def test_the_feed_has_each_commit_once_and_in_order() -> None:

@@ -1,0 +1,1 @@
+"""Judges processes and the database: memory, exit codes, logs, damage, garbage."""

@@ -1,0 +1,1 @@
+"""What a run does: its options, and the faults that a seed draws."""

@@ -1,0 +1,1 @@
+"""An S3 proxy that injects faults."""

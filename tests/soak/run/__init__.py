@@ -1,0 +1,1 @@
+"""Runs the load, injects the faults, and ends everything."""

@@ -1,0 +1,1 @@
+"""The processes of a run, their network, their clocks and their disks."""
