@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
+from shale.core.memory_plan import MemoryShare
 from shale.errors import InvalidRequestError
 from shale.merge_operators import resolve_operator
 from shale.protocol.options import ProtocolOptions
@@ -33,6 +34,14 @@ from shale_compactor.execution.options import ExecutorOptions
 from shale_compactor.execution.transforms import NO_TRANSFORMS, TransformNames, Transforms
 from shale_compactor.worker.options import WorkerOptions
 
+_MEMORY = (
+    MemoryShare(
+        name="compactor_options.worker.memory_bytes",
+        default_bytes=ExecutorOptions().memory_bytes,
+        least_bytes=16 << 20,
+        weight=1,
+    ),
+)
 COORDINATOR, WORKER, EXECUTOR, PROTOCOL = CoordinatorOptions(), WorkerOptions(), ExecutorOptions(), ProtocolOptions()
 
 
@@ -187,6 +196,14 @@ class MergingSettings(BoundaryFilesSettings):
         """Return ``False``: compaction never reads the WAL."""
         return False
 
+    def memory_shares(self) -> tuple[MemoryShare, ...]:
+        """Return the setting that bounds the buffers of compactions, if they run here."""
+        return _MEMORY if self.executes_here() else ()
+
+    def executes_here(self) -> bool:
+        """Whether compactions run in this process."""
+        return True
+
     def worker_options(self) -> WorkerOptions:
         """Return the options of the worker."""
         return options_from(WorkerOptions, self._worker)
@@ -243,6 +260,10 @@ class CompactorSettings(MergingSettings):
         default=True, description="Run a worker in this process; off if all workers are separate."
     )
     take_over: bool = Field(default=False, description="Start even if another coordinator seems to run.")
+
+    def executes_here(self) -> bool:
+        """Whether compactions run in this process: there is an embedded worker, and it is not a driver of Spark."""
+        return self.embedded_worker and self.compactor_options.worker is not None and self.spark.executor == "local"
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "CompactorSettings":

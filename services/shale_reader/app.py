@@ -3,6 +3,7 @@
 Source: docs/concepts/processes.md.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,13 +12,15 @@ import anyio
 from shale.api.admin_openapi import openapi_route
 from shale.api.build import build_reader_api
 from shale.console.install import add_console
+from shale.core.memory_account import MemoryPart
 from shale.engine.db_reader import DbReader
 from shale.engine.reader.options import ReaderMode
 from shale.env import Clock
 from shale.errors import CheckpointMissing
-from shale.server.data_ports import data_tokens, open_data_ports, sampled_latency, serve_database
+from shale.server.data_ports import open_data_ports, port_services, serve_database
 from shale.service.health import OK, HealthCheckResult
 from shale.service.process import Process
+from shale.sst.budget import DEFAULT_CAPACITY_BYTES, MemoryBudget
 from shale_reader.settings import ReaderSettings
 
 
@@ -35,6 +38,7 @@ async def run_reader(process: Process[ReaderSettings]) -> None:
         if isinstance(opened, CheckpointMissing):
             raise opened
         process.health.add_status(partial(_status, opened, process.env.clock))
+        process.memory.add_meter(MemoryPart.WAL_ROWS, lambda: opened.replayed_bytes)
         if settings.options().mode is not ReaderMode.CHECKPOINT:
             check = partial(_lag, opened, process.env.clock, settings.ready.max_lag)
             process.health.add_ready_check("lag", check)
@@ -44,8 +48,7 @@ async def run_reader(process: Process[ReaderSettings]) -> None:
                 settings.http,
                 process.metrics,
                 process.env,
-                latency=sampled_latency(process),
-                tokens=data_tokens(process),
+                services=port_services(process),
             )
             process.admin.add_route(openapi_route())
             add_console(process, opened)
@@ -64,12 +67,22 @@ async def _open(process: Process[ReaderSettings]) -> DbReader | CheckpointMissin
             wal_store=process.wal_store,
             block_transformer=process.settings.block_transformer(),
             manifest_write_version=process.settings.manifest.write_version,
-            options=process.settings.options(),
+            options=replace(process.settings.options(), cache=_cache(process)),
             env=process.env,
             metrics=process.metrics,
         )
     except CheckpointMissing as missing:
         return missing
+
+
+def _cache(process: Process[ReaderSettings]) -> MemoryBudget:
+    """Return the cache of the reader, which shrinks when memory is full."""
+    if process.memory.cache is None:  # ``_open`` is called until there is a database
+        size_bytes = process.settings.block_cache_bytes
+        process.memory.add_cache(MemoryBudget(DEFAULT_CAPACITY_BYTES if size_bytes is None else size_bytes))
+    cache = process.memory.cache
+    assert isinstance(cache, MemoryBudget)
+    return cache
 
 
 def _status(db: DbReader, clock: Clock) -> dict[str, Any]:

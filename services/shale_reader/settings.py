@@ -7,12 +7,26 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from shale.core.memory_plan import BoundedSize, MemoryShare
 from shale.engine.reader.options import ReaderMode, ReaderOptions
 from shale.server.settings import ServerSettings, validate_options
 from shale.service.config.sections import Bytes, PositiveSeconds, ReadySection
 from shale.service.config.settings import options_from
+from shale.sst.budget import DEFAULT_CAPACITY_BYTES
 
 ENGINE = ReaderOptions()
+MIB = 1 << 20
+_MEMORY = (
+    MemoryShare(
+        name="max_replayed_bytes",
+        default_bytes=1024 * MIB,
+        least_bytes=4 * MIB,
+        weight=5,
+        factor=2.0,
+        bounds=(BoundedSize("max_memtable_bytes", ENGINE.max_memtable_bytes, 0.25, 2.0),),
+    ),
+    MemoryShare(name="block_cache_bytes", default_bytes=DEFAULT_CAPACITY_BYTES, least_bytes=2 * MIB, weight=2),
+)
 
 
 class ReaderReadySection(ReadySection):
@@ -48,6 +62,11 @@ class ReaderSettings(ServerSettings):
     max_memtable_bytes: Bytes = Field(
         default=ENGINE.max_memtable_bytes, description="Size limit of one memtable of replayed WAL rows."
     )
+    max_replayed_bytes: Bytes = Field(
+        default=1024 * MIB,
+        description="Limit of all rows that are replayed from the WAL; with more, the reader serves an older state "
+        "until the writer has flushed them.",
+    )
     skip_wal_replay: bool = Field(default=False, description="Serve only rows that are in SSTs.")
     allow_wal_gap: bool = Field(
         default=False, description="If WAL files are lost, serve the rows of all others instead of refusing."
@@ -69,6 +88,10 @@ class ReaderSettings(ServerSettings):
         lifetime = self.checkpoint_lifetime
         values = {**self.engine_values(), "checkpoint_lifetime_s": None if lifetime == "never" else lifetime}
         return options_from(ReaderOptions, self, **values)
+
+    def engine_shares(self) -> tuple[MemoryShare, ...]:
+        """Return the settings that bound replayed rows and caches."""
+        return _MEMORY
 
     def needs_conditional_update(self) -> bool:
         """A reader creates manifests and updates no object in place."""

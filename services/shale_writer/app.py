@@ -19,13 +19,15 @@ from shale.api.admin_openapi import FLUSH, PROMOTE, checkpoint_paths, openapi_ro
 from shale.api.build import build_writer_api
 from shale.api.routes.checkpoints import CheckpointRoutes
 from shale.console.install import add_console
+from shale.core.memory_account import MemoryPart
 from shale.engine.db import Db
 from shale.engine.options import DbOptions, FlushType
 from shale.errors import ShaleError
-from shale.server.data_ports import DataPorts, data_tokens, open_data_ports, sampled_latency, serve_database
+from shale.server.data_ports import DataPorts, open_data_ports, port_services, serve_database
 from shale.service.health import OK, HealthCheckResult
 from shale.service.http.problems import problem_from, response
 from shale.service.process import Process
+from shale.sst.budget import MemoryBudget
 from shale_writer.settings import WriterSettings
 from shale_writer.standby.promotion import Promotion
 
@@ -48,6 +50,8 @@ async def run_writer(process: Process[WriterSettings]) -> None:
             return
         promotion.succeeded(db.status.writer_epoch)
         process.report_undurable(partial(_undurable, db))
+        process.memory.add_meter(MemoryPart.MEMTABLES, lambda: db.status.unflushed_bytes)
+        process.memory.add_meter(MemoryPart.TRANSACTIONS, lambda: db.status.transaction_history_bytes)
         process.health.add_status(partial(_status, db))
         process.health.add_ready_check("pressure", partial(_check_backpressure, db, settings.max_unflushed_bytes))
         try:
@@ -57,8 +61,7 @@ async def run_writer(process: Process[WriterSettings]) -> None:
                 process.metrics,
                 process.env,
                 max_key_bytes=settings.max_key_bytes,
-                latency=sampled_latency(process),
-                tokens=data_tokens(process),
+                services=port_services(process),
             )
             _add_admin_routes(process, db)
             add_console(process, db)
@@ -74,6 +77,9 @@ async def _open(process: Process[WriterSettings], ports: DataPorts, promotion: P
     """Open the database; a standby waits until it may, and returns ``None`` if the process has to stop before."""
     settings = process.settings
     options = _with_endpoint(settings.options(), ports, settings.http.host)
+    cache = MemoryBudget(settings.block_cache_bytes)
+    process.memory.add_cache(cache)
+    options = replace(options, cache=cache)
     if settings.standby.enabled:
         from shale_writer.standby.run import StandbyRun
 

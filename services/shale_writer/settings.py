@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from shale.api.settings import WritesHttpSection
+from shale.core.memory_plan import BoundedSize, MemoryShare
 from shale.core.token_hash import is_token_hash
 from shale.engine.options import DbOptions, FlushType
 from shale.server.settings import ServerSettings, validate_options
@@ -21,7 +22,26 @@ from shale.sst.budget import DEFAULT_CAPACITY_BYTES
 from shale.types import Compression
 from shale_writer.standby.decision import StandbyPolicy
 
+MIB = 1 << 20
 ENGINE = DbOptions()
+_MEMORY = (
+    MemoryShare(
+        name="max_unflushed_bytes",
+        default_bytes=ENGINE.max_unflushed_bytes,
+        least_bytes=4 * MIB,
+        weight=5,
+        factor=1.75,
+        bounds=(BoundedSize("l0_sst_size_bytes", ENGINE.l0_sst_size_bytes, 0.25, 2.0),),
+    ),
+    MemoryShare(name="block_cache_bytes", default_bytes=DEFAULT_CAPACITY_BYTES, least_bytes=2 * MIB, weight=2),
+    MemoryShare(
+        name="max_transaction_history_bytes",
+        default_bytes=ENGINE.max_transaction_history_bytes,
+        least_bytes=MIB,
+        weight=0.5,
+    ),
+)
+_STANDBY = MemoryShare(name="standby.wal_cache_bytes", default_bytes=256 * MIB, least_bytes=2 * MIB, weight=1)
 POLICY = StandbyPolicy()
 
 
@@ -224,6 +244,10 @@ class WriterSettings(ServerSettings, BoundaryFilesSettings):
             gc=False,
             **self.engine_values(),
         )
+
+    def engine_shares(self) -> tuple[MemoryShare, ...]:
+        """Return the settings that bound memtables, caches and the history of transactions."""
+        return (*_MEMORY, *((_STANDBY,) if self.standby.enabled else ()))
 
     def needs_conditional_update(self) -> bool:
         """Only boundary files are updated in place."""

@@ -8,7 +8,7 @@ from shale.resp.backend import Backend
 from shale.resp.commands.command_table import COMMANDS, WRITER_COMMANDS
 from shale.resp.options import RespOptions
 from shale.resp.session import RespSession
-from shale.service.access import AccessTokens
+from shale.service.process import PortServices
 from shale.telemetry.metrics import Metrics
 from shale.testing.model import Op, Span
 from tests.model.adapters import AsyncAdapter, Pairs, Run
@@ -26,7 +26,7 @@ class RespAdapter(AsyncAdapter):
     @classmethod
     def of(cls, db: shale.Db, harness: Harness) -> "RespAdapter":
         """Return an adapter of an open database."""
-        backend = Backend(db, harness.process.env, RespOptions(), AccessTokens(), COMMANDS, metrics=Metrics())
+        backend = Backend(db, harness.process.env, RespOptions(), PortServices(), COMMANDS, metrics=Metrics())
         return cls(db, harness.run, Talker(RespSession(backend, WRITER_COMMANDS)))
 
     def put(self, key: bytes, value: bytes, ttl_ms: int | None, durable: bool) -> tuple[int, int]:

@@ -179,6 +179,27 @@ RUNTIME = Row(
             "{{job}} {{instance}}",
             "topk(12, process_resident_memory_bytes{$all})",
         ),
+        process(
+            "Memory by part",
+            "What each part holds; the interpreter and free pages of the heap come on top.",
+            "bytes",
+            "{{job}} {{instance}} {{part}}",
+            "topk(20, shale_memory_bytes{$all} > 0)",
+        ),
+        process(
+            "Memory of the limit",
+            "From 1 on writes are refused until there is room.",
+            "percentunit",
+            "{{job}} {{instance}}",
+            "topk(12, process_resident_memory_bytes{$all} / (shale_memory_limit_bytes{$all} > 0))",
+        ),
+        process(
+            "Refused for memory",
+            "Writes that got 429 or OOM.",
+            "reqps",
+            "{{job}} {{instance}}",
+            rate("shale_memory_refusals_total", "job, instance"),
+        ),
         Panel(
             "Lag of the event loop",
             "ShaleEventLoopLag: p99 above 0.25 s.",

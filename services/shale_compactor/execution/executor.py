@@ -87,6 +87,11 @@ class Executor(JobExecutor):
             self._operator = checked_operator(transforms.operator, transforms.operator_name)
         self._slots = range_slots if range_slots is not None else anyio.Semaphore(options.max_active_ranges)
 
+    @property
+    def buffer_bytes(self) -> int:
+        """The memory of the key ranges that are merged now; those of other executors with the same slots included."""
+        return used_buffer_bytes(self._options, self._slots)
+
     async def run(self, job: Job, progress: JobProgress) -> tuple[Sst, ...]:
         """Merge all rows that ``progress`` does not have yet; return all outputs in key order.
 
@@ -280,3 +285,9 @@ async def _last_row(reader: SstReader, sst: Sst) -> Entry:
     rows = await reader.blocks(sst, block_count - 1, block_count)
     (last,) = entries_from_rows(rows.slice(len(rows) - 1, len(rows)))
     return last
+
+
+def used_buffer_bytes(options: ExecutorOptions, slots: anyio.Semaphore) -> int:
+    """Return the memory of the key ranges that are merged now, of all executors with these slots."""
+    most = options.max_active_ranges
+    return options.memory_bytes * (most - slots.value) // most

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Protocol, TypeVar, cast
 
+from shale.core.memory_account import MemoryPart
 from shale.engine.location import DatabaseLocation
 from shale.env import Env
 from shale.errors import InvalidRequestError
@@ -126,6 +127,7 @@ async def open_executor(process: Process[_S]) -> AsyncIterator[JobExecutor]:
         transforms=settings.transforms(),
         metrics=process.metrics,
     )
+    process.memory.add_meter(MemoryPart.COMPACTION, lambda: local.buffer_bytes)
     if settings.spark.executor == "local":
         yield local
         return

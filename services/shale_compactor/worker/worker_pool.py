@@ -15,13 +15,14 @@ from anyio.abc import TaskGroup
 
 from shale.admin.discovery import watch_databases
 from shale.concurrency.first_error import first_error
+from shale.core.memory_account import MemoryPart
 from shale.errors import FencedError, InvalidDbState, LatestRecordMissing, ProtocolPanic, ShaleError, UnavailableError
 from shale.service.health import OK, Check, HealthCheckResult
 from shale.service.process import Process
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
-from shale_compactor.execution.executor import Executor
+from shale_compactor.execution.executor import Executor, used_buffer_bytes
 from shale_compactor.poll_check import poll_check
 from shale_compactor.worker.database_worker import make_worker, require_workable
 from shale_compactor.worker.job_slots import JobSlots
@@ -55,6 +56,9 @@ class WorkerPool:
         self._transforms = settings.transforms()
         self._slots = JobSlots(settings.worker_options().max_concurrent_compactions, process.env.clock)
         self._range_slots = anyio.Semaphore(settings.executor_options().max_active_ranges)
+        process.memory.add_meter(
+            MemoryPart.COMPACTION, lambda: used_buffer_bytes(settings.executor_options(), self._range_slots)
+        )
         self._made: dict[str, Worker] = {}
         self._poll_checks: dict[str, Check] = {}
 

@@ -26,11 +26,13 @@ from shale.service.http.problems import Problem, busy, problem_from, response
 from shale.service.http.request_id import safe_request_id
 from shale.service.http.request_trace import RequestTrace, begin, record_failure
 from shale.service.http.server_url import server_url
+from shale.service.process import NO_SERVICES, PortServices
 from shale.telemetry.instruments import Counter
 from shale.telemetry.metrics import Metrics
 
 SNAPSHOT_PREFIX = b"/v1/snapshots/"
 _BATCH_OF_IDS = 1 << 20
+MEMORY_IS_FULL = "the process holds as much memory as it may (memory.limit); try again later"
 _OTHER_METHODS = ""
 """Those that a path does not have; they are refused."""
 
@@ -62,7 +64,8 @@ class _Path(NamedTuple):
 class Api:
     """The HTTP API of one open database.  Routes with the same name are merged.
 
-    While ``draining`` is set, new requests get a 503.  ``quotas``: those of the tokens, if any.
+    While ``draining`` is set, new requests get a 503.  ``quotas``: those of the tokens, if any.  ``memory``: of all
+    ports.
     """
 
     def __init__(
@@ -73,15 +76,16 @@ class Api:
         env: Env,
         *,
         background: Iterable[Background] = (),
-        tokens: AccessTokens | None = None,
+        services: PortServices = NO_SERVICES,
     ) -> None:
         self.draining = False
         self._background = tuple(background)
         self._monotonic_s = env.clock.monotonic_s
         self._request_ids = _RequestIds(env)
-        tokens = _own_token(http) if tokens is None else tokens
+        tokens = _own_token(http) if services.tokens is None else services.tokens
         self._bearer = BearerAuth(tokens)
         self.quotas = tokens.quotas
+        self.memory = services.memory
         self._free = http.max_concurrent_requests
         inflight = metrics.gauge("shale_http_requests_inflight")
         metrics.before_scrape(lambda: inflight.set(http.max_concurrent_requests - self._free))
@@ -190,6 +194,9 @@ class Api:
             raise problem
         if self._free < 0:
             raise busy("too many requests at once", status=HTTPStatus.TOO_MANY_REQUESTS)
+        if self.memory.account.is_full and role is Role.WRITE:
+            self.memory.account.refuse()
+            raise busy(MEMORY_IS_FULL, status=HTTPStatus.TOO_MANY_REQUESTS)
         if self.quotas is not None and self.quotas.is_limiting:
             self._use_quota(call, self.quotas.of(*self._bearer.caller(call.header(b"authorization"), role)))
         return handler

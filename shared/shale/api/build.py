@@ -12,8 +12,7 @@ from shale.engine.db import Db
 from shale.engine.db_reader import DbReader
 from shale.engine.read.read_point import Durability
 from shale.env import Env
-from shale.service.access import AccessTokens
-from shale.service.latency import Latency
+from shale.service.process import NO_SERVICES, PortServices
 from shale.telemetry.metrics import Metrics
 
 
@@ -24,8 +23,7 @@ def build_writer_api(
     env: Env,
     *,
     max_key_bytes: int,
-    latency: Latency | None = None,
-    tokens: AccessTokens | None = None,
+    services: PortServices = NO_SERVICES,
 ) -> Api:
     """Build the API of a writer.
 
@@ -35,14 +33,13 @@ def build_writer_api(
         metrics: the metrics registry.
         env: clock, randomness, ids and threads.
         max_key_bytes: longer keys are rejected.
-        latency: observes calls of the database; ``None``: each of them.
-        tokens: the tokens of the port; ``None``: only ``http.bearer_token``, if it is set.
+        services: what the ports of the process share.
     """
 
     async def take(durability: Durability) -> SnapshotHandle:
         return await db.snapshot(durable=durability == "durable")
 
-    limits = Limits(http, metrics, Latency(env, 1.0) if latency is None else latency, env.cpu)
+    limits = Limits(http, metrics, env, services)
     snapshots = SnapshotLeases(take, env, http)
     routes = [
         *ReadRoutes(db, snapshots, limits).routes(),
@@ -50,7 +47,7 @@ def build_writer_api(
         *WriteRoutes(db, limits, env, max_key_bytes=max_key_bytes, names_max=http.max_idempotency_keys).routes(),
         *WriterRoute(db).routes(),
     ]
-    return Api(routes, http, metrics, env, background=[snapshots.run], tokens=tokens)
+    return Api(routes, http, metrics, env, background=[snapshots.run], services=services)
 
 
 def build_reader_api(
@@ -59,17 +56,16 @@ def build_reader_api(
     metrics: Metrics,
     env: Env,
     *,
-    latency: Latency | None = None,
-    tokens: AccessTokens | None = None,
+    services: PortServices = NO_SERVICES,
 ) -> Api:
     """Build the API of a reader; without a checkpoint that protects them it has no snapshots."""
 
     async def take(durability: Durability) -> SnapshotHandle:  # noqa: ARG001 - everything that a reader sees is durable
         return await db.snapshot()
 
-    limits = Limits(http, metrics, Latency(env, 1.0) if latency is None else latency, env.cpu)
+    limits = Limits(http, metrics, env, services)
     snapshots = SnapshotLeases(take, env, http)
     routes = ReadRoutes(db, snapshots, limits).routes()
     if db.checkpoint_id is not None:
         routes += SnapshotRoutes(snapshots, limits).routes()
-    return Api(routes, http, metrics, env, background=[snapshots.run], tokens=tokens)
+    return Api(routes, http, metrics, env, background=[snapshots.run], services=services)

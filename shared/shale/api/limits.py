@@ -10,7 +10,8 @@ import anyio
 
 from shale.api.messages import Request
 from shale.api.settings import HttpSection
-from shale.env import Cpu
+from shale.core.memory_account import MemoryPart
+from shale.env import Env
 from shale.errors import ShaleError
 from shale.kernels.outline import outline
 from shale.service.http.bodies import Body, BodyBudget, BodyPace
@@ -18,6 +19,7 @@ from shale.service.http.documents import LARGE_BYTES, SMALL_BYTES, Fields, decod
 from shale.service.http.lazy_timeout import run_with_lazy_timeout
 from shale.service.http.problems import Problem, busy
 from shale.service.latency import Latency
+from shale.service.process import PortServices
 from shale.telemetry.metrics import Metrics
 
 T = TypeVar("T")
@@ -35,18 +37,19 @@ OPS = ("get", "put", "delete", "merge", "write", "scan")
 class Limits:
     """The limits of one data port, shared by all of its routes."""
 
-    def __init__(self, http: HttpSection, metrics: Metrics, latency: Latency, cpu: Cpu) -> None:
+    def __init__(self, http: HttpSection, metrics: Metrics, env: Env, services: PortServices) -> None:
         self.rows_max = http.max_batch_rows
         self.time_max_s = http.request_timeout
         self.answer_max_bytes = http.max_inflight_bytes
-        self._latency = latency
-        self._cpu = cpu
+        self._latency = services.latency or Latency(env, 1.0)
+        self._cpu = env.cpu
         self._seconds = {op: metrics.histogram("slatedb_db_request_duration_seconds", op=op) for op in OPS}
         self._bodies = BodyBudget(
             http.max_inflight_bytes,
             http.max_body_bytes,
             BodyPace(http.request_timeout, http.body_timeout, http.min_body_rate, MIN_RATE_GRACE_S),
         )
+        services.memory.account.add_meter(MemoryPart.REQUESTS, lambda: self._bodies.used_bytes)
 
     async def body(self, call: Request) -> Body:
         """Read the body of a request; raises like ``BodyBudget.read``.

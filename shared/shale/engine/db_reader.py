@@ -24,16 +24,10 @@ from shale.engine.read.read_options import ReadOptions
 from shale.engine.read.read_point import Durability, ReadPoint
 from shale.engine.read.reads import Reads, checked_durability
 from shale.engine.reader.follower import Follower
-from shale.engine.reader.instruments import export_reader
+from shale.engine.reader.instruments import export_reader, reader_state
 from shale.engine.reader.options import ReaderMode, ReaderOptions
 from shale.engine.reader.snapshot import ReaderSnapshot
-from shale.engine.reader.state import (
-    LatestViewProvider,
-    ReaderState,
-    ReaderStateBuilder,
-    reader_state,
-    require_readable,
-)
+from shale.engine.reader.state import LatestViewProvider, ReaderState, ReaderStateBuilder, require_readable
 from shale.engine.reader.tables import PICKLED_READER_WAL_GONE
 from shale.engine.reader.wal_replay import WalReplay
 from shale.engine.seq_times import seq_at, time_of
@@ -221,6 +215,11 @@ class DbReader(MadeByOpen, Reads):
     def memtable_count(self) -> int:
         """The number of tables of rows replayed from the WAL."""
         return len(self._state.tables.replayed)
+
+    @property
+    def replayed_bytes(self) -> int:
+        """The estimated memory of those tables."""
+        return self._state.tables.size_bytes
 
     @property
     def wal_gaps(self) -> tuple[WalGap, ...]:

@@ -111,6 +111,7 @@ class ReaderOpenOptions(ConnectOptions, total=False):
     manifest_poll_interval: Duration
     checkpoint_lifetime: Duration | None
     max_memtable_bytes: Size
+    max_replayed_bytes: Size | None
     skip_wal_replay: bool
     allow_wal_gap: bool
     defer_checkpoint_release: bool

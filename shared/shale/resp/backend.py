@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from itertools import count
 from typing import TYPE_CHECKING
 
+from shale.core.memory_account import MemoryPart
 from shale.engine.db import Db
 from shale.engine.db_reader import DbReader
 from shale.env import Env
@@ -13,6 +14,7 @@ from shale.resp.lock_scripts import ScriptCache
 from shale.resp.options import RespOptions
 from shale.service.access import AccessTokens, Role
 from shale.service.audit import AuditLog
+from shale.service.process import PortServices
 from shale.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ class Backend:
         db: Db | DbReader,
         env: Env,
         options: RespOptions,
-        tokens: AccessTokens,
+        services: PortServices,
         names: Iterable[str],
         *,
         metrics: Metrics,
@@ -42,6 +44,8 @@ class Backend:
         self.reader = db if isinstance(db, DbReader) else None
         self.env = env
         self.options = options
+        self.memory = services.memory
+        self.memory.account.add_meter(MemoryPart.REQUESTS, lambda: self.inflight_bytes)
         self.cursors = Cursors(env.rng)
         self.scripts = ScriptCache()
         self.started_s = env.clock.monotonic_s()
@@ -58,8 +62,8 @@ class Backend:
         self.bytes_written = 0
         self.inflight_bytes = 0
         self.is_draining = False
-        self.quotas = tokens.quotas
-        self._tokens = tokens
+        self._tokens = AccessTokens() if services.tokens is None else services.tokens
+        self.quotas = self._tokens.quotas
         self._ids = count(1)
 
     @property

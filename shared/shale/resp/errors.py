@@ -1,6 +1,7 @@
 """Error replies.
 
 The first word is an error code of Redis: ``ERR`` for an invalid command, ``TRYAGAIN`` if a retry may succeed,
+``OOM`` if memory is full,
 ``READONLY`` if the client must connect to the writer.
 """
 
@@ -25,6 +26,7 @@ DRAINING = "ERR draining: the server is stopping"
 NOT_AUTHENTICATED = "NOAUTH Authentication required."
 WRONG_PASSWORD = "WRONGPASS invalid username-password pair or user is disabled."  # noqa: S105 - an error message
 TOO_SLOW = "TRYAGAIN the command timed out after {:g} s; its writes were not applied, or their outcome is unknown"
+OUT_OF_MEMORY = "OOM command not allowed: the process holds as much memory as it may (memory.limit); try again later"
 READ_ONLY = "READONLY You can't write against a read only replica: connect to the writer."
 INTERNAL_ERROR = "ERR internal server error; see the server's log"
 

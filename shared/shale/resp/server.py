@@ -17,7 +17,7 @@ from shale.resp.connection import Connection
 from shale.resp.errors import DRAINING
 from shale.resp.metrics import export
 from shale.resp.options import RespOptions
-from shale.service.access import AccessTokens
+from shale.service.process import NO_SERVICES, PortServices
 from shale.telemetry.metrics import Metrics
 
 TICK_S = 1.0
@@ -101,7 +101,7 @@ async def serve_resp(
     metrics: Metrics,
     options: RespOptions,
     *,
-    tokens: AccessTokens | None = None,
+    services: PortServices = NO_SERVICES,
     drain_timeout_s: float = 10.0,
 ) -> AsyncIterator[Backend]:
     """Serve until the block ends; then accept no more connections and let running commands finish.
@@ -112,10 +112,10 @@ async def serve_resp(
         env: clock, randomness, ids and threads.
         metrics: the metrics registry.
         options: limits and durability.
-        tokens: the passwords of AUTH; ``None``: no authentication.
+        services: what the ports of the process share; without tokens there is no authentication.
         drain_timeout_s: seconds that running commands have at the end; then they are cancelled.
     """
-    backend = Backend(db, env, options, AccessTokens() if tokens is None else tokens, COMMANDS, metrics=metrics)
+    backend = Backend(db, env, options, services, COMMANDS, metrics=metrics)
     export(backend, metrics, COMMANDS)
     async with anyio.create_task_group() as group:
         server = RespServer(backend, group)

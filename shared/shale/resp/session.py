@@ -18,6 +18,7 @@ from shale.resp import latency
 from shale.resp.encoder import QUEUED, RESP2, RespEncoding, error
 from shale.resp.errors import (
     NOT_AUTHENTICATED,
+    OUT_OF_MEMORY,
     RespError,
     error_text,
     no_permission,
@@ -40,6 +41,9 @@ DEFAULT_USER = b"default"
 """The user of clients that authenticate with a password alone, and of those that need none."""
 _BROWSERS = frozenset((b"POST", b"HOST:"))
 """First words of HTTP requests: a web page can make a browser send them to this port, with commands in the body."""
+
+DENY_OOM = "denyoom"
+"""The flag of commands that take memory."""
 
 _UNCOUNTED = frozenset(("multi", "exec", "discard"))
 """Commands without a quota: a client that pipelines a transaction whose MULTI is refused would execute its commands one
@@ -212,6 +216,9 @@ class RespSession:
             problem = self._use_quota(quotas, command, args)
             if problem is not None:
                 return self._deny(command, "quota", problem)
+        if self.backend.memory.account.is_full and DENY_OOM in command.flags:
+            self.backend.memory.account.refuse()
+            return self._refuse(command.name, OUT_OF_MEMORY)
         if self.queue is not None and not command.is_immediate:
             return self._enqueue(command, args)
         return await self.run(command, args)

@@ -17,7 +17,8 @@ from shale.service.access import AccessTokens, Quotas
 from shale.service.health import ServiceState
 from shale.service.http.server import open_socket, serve_app
 from shale.service.latency import Latency
-from shale.service.process import Process
+from shale.service.memory.port_memory import PortMemory
+from shale.service.process import PortServices, Process
 from shale.service.shutdown import wait_until_stopped
 
 S = TypeVar("S", bound=ServerSettings)
@@ -74,6 +75,12 @@ def data_tokens(process: Process[S]) -> AccessTokens:
     return tokens
 
 
+def port_services(process: Process[S]) -> PortServices:
+    """Return what the data ports share."""
+    memory = PortMemory(process.memory, process.settings.memory.response_bytes)
+    return PortServices(latency=sampled_latency(process), tokens=data_tokens(process), memory=memory)
+
+
 async def serve_database(
     process: Process[S],
     ports: DataPorts,
@@ -107,7 +114,13 @@ async def serve_database(
             process.add_reload_callback(lambda changed: tokens.replace(changed.resp_tokens()))
             await stack.enter_async_context(
                 serve_resp(
-                    db, ports.resp, process.env, process.metrics, options, tokens=tokens, drain_timeout_s=drain_s
+                    db,
+                    ports.resp,
+                    process.env,
+                    process.metrics,
+                    options,
+                    services=PortServices(tokens=tokens, memory=api.memory),
+                    drain_timeout_s=drain_s,
                 )
             )
         process.ready(**ports.numbers())

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 import anyio
 
+from shale.core.memory_account import MemoryAccount
 from shale.core.url_secrets import without_url_secrets
 from shale.env import Env
 from shale.format.names import boundary_key, wal_prefix
@@ -30,6 +31,7 @@ from shale.service.exported_traces import exported_traces
 from shale.service.health import Health, ServiceState, StoreReachability, writes_check
 from shale.service.heartbeat import measure_event_loop, probe_store, watch_clock, watch_writes
 from shale.service.http.server import open_socket, serve_app
+from shale.service.memory.watch import watch_memory
 from shale.service.process import Main, Process
 from shale.service.runtime_tuning import has_uvloop, reuse_large_buffers, share_one_arena, tune_gc
 from shale.service.shutdown import FinalScrapes, Shutdown, ShutdownState
@@ -90,6 +92,7 @@ class _Shell(Generic[S]):
         self._location = self._settings.database.location()
         self._env = Env.system(cpu_threads=self._settings.cpu_threads)
         self._metrics = Metrics(db=self._label)
+        self._memory = MemoryAccount(loaded.memory.limit_bytes)
         self._health = Health(self._env.clock, self._metrics)
         self._log = get_logger(self._settings.ROLE)
         self._admin_quotas = Quotas(self._env.clock, self._metrics, self._settings.admin.rates(), is_admin=True)
@@ -112,6 +115,8 @@ class _Shell(Generic[S]):
         started_s = self._env.clock.now_ms() / 1000
         register_process_metrics(self._metrics, role=role, settings_hash=settings_hash, started_s=started_s)
         self._log.info(Event.DAEMON_STARTED, role=role, url=self._location.url, settings=settings_hash)
+        if (problem := self._loaded.memory.problem) is not None:
+            self._log.warning(Event.MEMORY_OVERCOMMITTED, error=problem)
         for variable in self._loaded.unknown_env:
             self._log.warning(Event.CONFIG_UNKNOWN_ENV, key=variable)
         try:
@@ -148,6 +153,7 @@ class _Shell(Generic[S]):
             work = anyio.CancelScope()
             shutdown = Shutdown(anyio.Event(), self._health, self._settings.shutdown, self._log, work, scrapes)
             tg.start_soon(partial(shutdown.listen, reload=self._reloader.reload), name="signals")
+            tg.start_soon(watch_memory, self._env, self._metrics, self._memory, name="memory")
             tg.start_soon(measure_event_loop, self._env, self._metrics, self._health, name="event_loop")
             async with serve_app(admin.asgi, listener, request_timeout_s=ADMIN_REQUEST_S):
                 try:
@@ -224,6 +230,7 @@ class _Shell(Generic[S]):
                 wal_store=wal_store,
                 location=self._location,
                 log=self._log,
+                memory=self._memory,
                 draining=draining,
             )
             if self._reloaded is not None:  # while the store was not reached

@@ -7,13 +7,17 @@ from typing import Generic, TypeVar
 import anyio
 
 from shale.core.lazy_dataclass import dataclass
+from shale.core.memory_account import MemoryAccount
 from shale.engine.location import DatabaseStores
 from shale.env import Env
 from shale.errors import NotFoundError
+from shale.service.access import AccessTokens
 from shale.service.admin import AdminApp
 from shale.service.config.settings import DaemonSettings
 from shale.service.exit_logging import Undurable
 from shale.service.health import Health, ServiceState
+from shale.service.latency import Latency
+from shale.service.memory.port_memory import PortMemory
 from shale.store.location import Location
 from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
@@ -30,6 +34,7 @@ class Process(Generic[S]):
 
     Args:
         draining: set when the process has to stop; the main function then ends its work and returns.
+        memory: what the parts of the process hold, and its limit.
         wal_store: the store of the WAL, if it has one of its own.
     """
 
@@ -42,6 +47,7 @@ class Process(Generic[S]):
     store: ObjectStore
     location: Location
     log: LazyLogger
+    memory: MemoryAccount
     draining: anyio.Event = field(default_factory=anyio.Event)
     wal_store: ObjectStore | None = None
     _reload_callbacks: list[Callable[[S], None]] = field(default_factory=list, init=False)
@@ -104,5 +110,23 @@ class Process(Generic[S]):
                     raise
             await anyio.sleep(interval_s)
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortServices:
+    """What the data ports of a process share.
+
+    Args:
+        latency: observes calls of the database; ``None``: each of them.
+        tokens: those of the port; ``None``: only its own one, if it is set.
+        memory: bounds unsent responses, and tells whether memory is full.
+    """
+
+    latency: Latency | None = None
+    tokens: AccessTokens | None = None
+    memory: PortMemory = field(default_factory=PortMemory)
+
+
+NO_SERVICES = PortServices()
+"""Those of a port that is served without a daemon."""
 
 Main = Callable[[Process[S]], Awaitable[None]]

@@ -73,6 +73,12 @@ _PROCESS = (
     _histogram("shale_event_loop_lag_seconds", FAST_SECONDS, "How late a tick of the event loop came.", db=False),
     _gauge("shale_tasks", "Tasks that exist on the event loop.", db=False),
     _gauge("shale_executor_queue", "Pieces of CPU work that wait for a thread.", db=False),
+    _gauge(
+        "shale_memory_bytes", "What a part of the process holds in memory.", "part", db=False,
+        part=("memtables", "cache", "transactions", "requests", "responses", "compaction", "wal_rows"),
+    ),
+    _gauge("shale_memory_limit_bytes", "The memory that the process may take: memory.limit.", db=False),
+    _counter("shale_memory_refusals_total", "Requests that were refused because memory was full.", db=False),
     _gauge("shale_metrics_sample_ratio", "Share of requests whose latency is observed.", db=False),
     _counter(
         "shale_admin_calls_total", "Calls of the admin port that may change something, and FLUSHDB and FLUSHALL.",

@@ -32,6 +32,7 @@ from shale.service.audit import AuditMiddleware
 from shale.service.config.tracing_section import TracingSection
 from shale.service.exported_traces import exported_traces
 from shale.service.http.connection import BoundedProtocol
+from shale.service.process import PortServices
 from shale.service.runtime_tuning import has_uvloop
 from shale.telemetry.log_output import configure_logging
 from shale.telemetry.metrics import Metrics
@@ -135,11 +136,10 @@ class Port:
         tokens = [(SecretStr(TOKEN), Role.ADMIN)]
         self.quotas = Quotas(self.env.clock, self.metrics)
         self.tokens = AccessTokens(tokens, quotas=self.quotas)
-        api = build_writer_api(db, WritesHttpSection(), self.metrics, self.env, max_key_bytes=1024, tokens=self.tokens)
+        services = PortServices(tokens=self.tokens)
+        api = build_writer_api(db, WritesHttpSection(), self.metrics, self.env, max_key_bytes=1024, services=services)
         http = http_client(FrontPage(api, role="writer", admin_host="127.0.0.1", admin_port=9464))
-        self.resp = resp_client(
-            Backend(db, self.env, RespOptions(), self.tokens, COMMANDS, metrics=self.metrics), group
-        )
+        self.resp = resp_client(Backend(db, self.env, RespOptions(), services, COMMANDS, metrics=self.metrics), group)
         pipeline = _command("GET", "0") * 16
         self.kinds: dict[str, tuple[Ask, bytes]] = {
             "PUT": (http, _request("PUT", "/v1/kv/0", VALUE)),

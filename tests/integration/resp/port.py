@@ -15,6 +15,8 @@ from shale.resp.options import RespOptions
 from shale.resp.server import serve_resp
 from shale.service.access import AccessTokens, Role
 from shale.service.http.server import open_socket
+from shale.service.memory.port_memory import PortMemory
+from shale.service.process import PortServices
 from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
 from tests.unit.resp.harness import decode_one
@@ -100,7 +102,12 @@ class Port:
 
 @contextlib.asynccontextmanager
 async def port(
-    *, token: str | None = None, drain_timeout_s: float = 10.0, flush_interval: float = 0.01, **options: Any
+    *,
+    token: str | None = None,
+    drain_timeout_s: float = 10.0,
+    flush_interval: float = 0.01,
+    memory: PortMemory | None = None,
+    **options: Any,
 ) -> AsyncIterator[Port]:
     metrics, store = Metrics(db="db"), StallingStore()
     listener = open_socket("127.0.0.1", 0, setting="resp.port")
@@ -119,7 +126,10 @@ async def port(
             Env.system(),
             metrics,
             RespOptions(**options),
-            tokens=None if token is None else AccessTokens([(SecretStr(token), Role.WRITE)]),
+            services=PortServices(
+                tokens=None if token is None else AccessTokens([(SecretStr(token), Role.WRITE)]),
+                memory=PortMemory() if memory is None else memory,
+            ),
             drain_timeout_s=drain_timeout_s,
         ) as backend,
     ):

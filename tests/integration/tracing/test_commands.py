@@ -13,6 +13,7 @@ from shale.resp.options import RespOptions
 from shale.resp.server import serve_resp
 from shale.service.access import AccessTokens, Role
 from shale.service.http.server import open_socket
+from shale.service.process import PortServices
 from shale.store.connect import connect
 from shale.telemetry import tracing
 from shale.telemetry.metrics import Metrics
@@ -48,7 +49,7 @@ def served(spans: Spans, scenario: Scenario, *, password: str | None = None, req
             shale.Db.open(
                 "orders", store=requests, env=env, l0_sst_size_bytes=1 << 20, max_unflushed_bytes=2 << 20
             ) as db,
-            serve_resp(db, listener, env, metrics, options, tokens=tokens, drain_timeout_s=0.1),
+            serve_resp(db, listener, env, metrics, options, services=PortServices(tokens=tokens), drain_timeout_s=0.1),
         ):
             line = Line(*await asyncio.open_connection("127.0.0.1", number))
             try:

@@ -14,6 +14,8 @@ from shale.api.build import build_writer_api
 from shale.api.settings import WritesHttpSection
 from shale.env import Env, InlineCpu, SystemClock
 from shale.service.access import AccessTokens
+from shale.service.memory.port_memory import PortMemory
+from shale.service.process import PortServices
 from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
 
@@ -62,14 +64,18 @@ async def open_port(
     limits: dict[str, Any] | None = None,
     tokens: AccessTokens | None = None,
     clock: OffsetClock | None = None,
+    memory: PortMemory | None = None,
     **options: Any,
 ) -> AsyncIterator[Port]:
     clock = OffsetClock() if clock is None else clock
+    memory = PortMemory() if memory is None else memory
     env = Env(clock, random.Random(1), InlineCpu())
     http = WritesHttpSection(**cast("Any", limits or {}))
     settings = {"flush_interval": 0, **options}
     async with shale.Db.open("db", store=MemoryStore(), env=env, **settings) as db:
-        api = build_writer_api(db, http, Metrics(), env, max_key_bytes=65_535, tokens=tokens)
+        api = build_writer_api(
+            db, http, Metrics(), env, max_key_bytes=65_535, services=PortServices(tokens=tokens, memory=memory)
+        )
         transport = httpx.ASGITransport(app=cast("Any", api))
         async with api.running(), httpx.AsyncClient(transport=transport, base_url="http://port") as client:
             yield Port(db, api, client, clock)

@@ -499,12 +499,12 @@ CASES = {
     "ShaleMemoryNearLimit": Case(
         "15m",
         {
-            'container_memory_working_set_bytes{pod="p",container="writer"}': "95x20",
-            'container_spec_memory_limit_bytes{pod="p",container="writer"}': "100x20",
+            'process_resident_memory_bytes{job="writer",instance="i"}': "95x20",
+            'shale_memory_limit_bytes{job="writer",instance="i"}': "100x20",
         },
         {
-            'container_memory_working_set_bytes{pod="p",container="writer"}': "95x20",
-            'container_spec_memory_limit_bytes{pod="p",container="writer"}': "0x20",
+            'process_resident_memory_bytes{job="writer",instance="i"}': "85x20",
+            'shale_memory_limit_bytes{job="writer",instance="i"}': "100x20",
         },
     ),
     "ShaleHTTPErrors": Case(

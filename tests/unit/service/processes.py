@@ -2,6 +2,7 @@
 
 from typing import TypeVar
 
+from shale.core.memory_account import MemoryAccount
 from shale.env import Env
 from shale.service.admin import AdminApp
 from shale.service.config.settings import DaemonSettings
@@ -38,5 +39,6 @@ def make_process(
         store=store if store is not None else MemoryStore(),
         location=location if location is not None else parse_location("memory:///db"),
         log=get_logger(component),
+        memory=MemoryAccount(1 << 40),
         wal_store=wal_store,
     )

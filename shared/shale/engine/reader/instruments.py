@@ -1,9 +1,11 @@
-"""The metrics of a reader, refreshed before each scrape."""
+"""What a reader shows: its metrics, refreshed before each scrape, and its ``repr``."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from shale.core.units import format_size
 from shale.engine.reader.options import ReaderMode, ReaderOptions
 from shale.engine.reader.state import ReaderState
+from shale.errors import ClosedError, ShaleError
 from shale.telemetry.metrics import Metrics
 
 
@@ -35,3 +37,15 @@ def export_reader(
             memtable.set(state.tables.size_bytes)
 
     metrics.before_scrape(refresh)
+
+
+def reader_state(
+    place: str, mode: ReaderMode, state: ReaderState | None, problem: ShaleError | None
+) -> Mapping[str, object]:
+    """Return what ``repr`` of a ``DbReader`` shows, from memory; ``state`` is ``None`` while it is opened."""
+    shown = "open" if problem is None else "closed" if isinstance(problem, ClosedError) else f"failed: {problem}"
+    known: dict[str, object] = {"database": place, "state": shown, "mode": mode.value}
+    if state is not None:
+        known |= {"manifest": int(state.manifest.id), "visible_seq": state.visible_seq}
+        known |= {"checkpoint": str(state.pin.checkpoint_id), "replayed": format_size(state.tables.size_bytes)}
+    return known

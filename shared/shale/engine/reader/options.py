@@ -46,6 +46,8 @@ class ReaderOptions(KnownFields):
             it must be deleted by hand after a crash of the reader.
         block_cache_bytes: cache of its own for blocks, indexes and filters; ``None``: the cache of the process.
         cache: a memory budget shared with others, instead.
+        max_replayed_bytes: rows of the WAL in memory; with more, an older state is served until they are in L0.  A
+            reader at a checkpoint replays all.  ``None``: no limit.
         merge_operator: a callable, or a name (``shale.merge_operators``).
         disk_cache: directory that caches parts of SSTs; ``None``: the setting of the process.
         allow_wal_gap: if WAL files that replay needs are lost, serve the rows of all others instead of refusing;
@@ -60,6 +62,7 @@ class ReaderOptions(KnownFields):
     manifest_poll_interval_s: float = 10.0
     checkpoint_lifetime_s: float | None = 600.0
     max_memtable_bytes: int = 64 * 1024 * 1024
+    max_replayed_bytes: int | None = None
     skip_wal_replay: bool = False
     allow_wal_gap: bool = False
     defer_checkpoint_release: bool = True
@@ -77,6 +80,8 @@ class ReaderOptions(KnownFields):
         require_parts(self.merge_operator, self.segment_extractor, self.cache)
         if self.checkpoint is not None:
             require_checkpoint_reference(self.checkpoint)
+        if self.max_replayed_bytes is not None and self.max_replayed_bytes < 1:
+            raise InvalidRequestError("max_replayed_bytes must be greater than 0")
         if self.checkpoint is not None and self.follow_latest:
             raise InvalidRequestError("a reader follows the latest state or reads a checkpoint, not both")
         if self.manifest_poll_interval_s <= 0:

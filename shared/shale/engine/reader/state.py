@@ -1,18 +1,17 @@
 """The state of a reader: a manifest, the tables replayed from the WAL, and the super version of both."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 from shale.core.lazy_dataclass import dataclass
-from shale.core.units import format_size
 from shale.engine.location import DatabaseLocation
 from shale.engine.read.pins import Pin
 from shale.engine.read.read_options import ReadOptions
 from shale.engine.read.read_point import ReadPoint, ViewProvider, names_sst
 from shale.engine.read.super_version import SuperVersion
-from shale.engine.reader.options import ReaderMode, ReaderOptions
+from shale.engine.reader.options import ReaderOptions
 from shale.engine.reader.tables import ReplayedTables
 from shale.engine.status_updates import StatusUpdate
-from shale.errors import ClosedError, InvalidDbState, SegmentExtractorMismatch, ShaleError, SstMissing
+from shale.errors import InvalidDbState, SegmentExtractorMismatch, ShaleError, SstMissing
 from shale.protocol.versioned import Versioned
 from shale.protocol.wal_completeness import require_wal_store
 from shale.sst.reader import SstReader
@@ -129,15 +128,3 @@ def require_readable(manifest: Manifest, location: DatabaseLocation, store_url: 
         raise SegmentExtractorMismatch(
             f"the database at {root or '/'} is segmented by {manifest.segment_extractor_name!r}, not {extractor.name!r}"
         )
-
-
-def reader_state(
-    place: str, mode: ReaderMode, state: ReaderState | None, problem: ShaleError | None
-) -> Mapping[str, object]:
-    """Return what ``repr`` of a ``DbReader`` shows, from memory; ``state`` is ``None`` while it is opened."""
-    shown = "open" if problem is None else "closed" if isinstance(problem, ClosedError) else f"failed: {problem}"
-    known: dict[str, object] = {"database": place, "state": shown, "mode": mode.value}
-    if state is not None:
-        known |= {"manifest": int(state.manifest.id), "visible_seq": state.visible_seq}
-        known |= {"checkpoint": str(state.pin.checkpoint_id), "replayed": format_size(state.tables.size_bytes)}
-    return known

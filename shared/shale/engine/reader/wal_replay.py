@@ -6,6 +6,7 @@ was found missing, still needs it.  Otherwise a newer manifest has its rows in L
 """
 
 from bisect import bisect_right
+from contextlib import aclosing
 from dataclasses import replace
 
 from shale.core.lazy_dataclass import dataclass
@@ -17,7 +18,11 @@ from shale.errors import WalTruncated
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.wal_completeness import WalGap, find_gaps, log_skipped, wal_lost, wal_truncated
 from shale.protocol.wal_store import WalStore
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
 from shale.types import Manifest
+
+log = get_logger("reader")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,7 @@ class WalReplay:
         wal: the files.
         manifests: tell whether a missing file is still needed.
         env: CPU.
-        options: the size of a table, and whether lost files are left out.
+        options: the size of a table and of all, and whether lost files are left out.
         has_gaps: the WAL is written in parallel, so files may follow one that is still being written.
     """
 
@@ -49,6 +54,7 @@ class WalReplay:
         self._manifests = manifests
         self._env = env
         self._max_table_bytes = options.max_memtable_bytes
+        self._max_bytes = options.max_replayed_bytes
         self._allow_gap = options.allow_wal_gap
         self._has_gaps = has_gaps
         self._left_out: set[WalGap] = set()
@@ -59,7 +65,9 @@ class WalReplay:
         return tuple(sorted(self._left_out, key=lambda gap: gap.first_id))
 
     async def to_end(self, tables: ReplayedTables, manifest: Manifest) -> Replayed:
-        """Add the rows of newer WAL files, up to the end of the WAL.
+        """Add the rows of newer WAL files, up to the end of the WAL, or until the tables are full.
+
+        With full tables the state is an older one; a later call goes on when the writer has flushed some rows to L0.
 
         Args:
             tables: the rows that were replayed before.
@@ -72,7 +80,10 @@ class WalReplay:
         known_id = manifest.next_wal_sst_id - 1
         while True:
             end_id = await self._wal.last_seen_wal_id(tables.consumed_wal_id, has_gaps=self._has_gaps)
-            tables = await self._add(tables, end_id)
+            tables = await self._add(tables, end_id, self._max_bytes)
+            if self._max_bytes is not None and tables.size_bytes >= self._max_bytes:
+                log.info(Event.READER_REPLAY_PAUSED, size_bytes=tables.size_bytes, limit_bytes=self._max_bytes)
+                return Replayed(tables)
             # In a parallel WAL a file after the known ones may be missing because it is still being written.
             wanted_id = known_id if self._has_gaps else max(known_id, end_id)
             if tables.consumed_wal_id >= wanted_id:
@@ -128,8 +139,10 @@ class WalReplay:
         log_skipped(self._wal, [gap for gap in gaps if gap not in self._left_out])
         self._left_out.update(gaps)
 
-    async def _add(self, tables: ReplayedTables, last_id: int) -> ReplayedTables:
-        """Add the rows of the files up to ``last_id``, or up to the first missing one."""
+    async def _add(self, tables: ReplayedTables, last_id: int, max_bytes: int | None = None) -> ReplayedTables:
+        """Add the rows of the files up to ``last_id``, up to the first missing one, or until the tables are full."""
+        if max_bytes is not None and tables.size_bytes >= max_bytes:
+            return tables
         replayed = replay_wal(
             self._wal,
             tables.consumed_wal_id + 1,
@@ -139,8 +152,11 @@ class WalReplay:
             env=self._env,
         )
         try:
-            async for piece in replayed:
-                tables = tables.with_rows(piece.parts, piece.consumed_wal_id, max_table_bytes=self._max_table_bytes)
+            async with aclosing(replayed):
+                async for piece in replayed:
+                    tables = tables.with_rows(piece.parts, piece.consumed_wal_id, max_table_bytes=self._max_table_bytes)
+                    if max_bytes is not None and tables.size_bytes >= max_bytes:
+                        return tables
         except WalTruncated:
             pass
         return tables

@@ -1,6 +1,6 @@
 """Reads rows back from the WAL (docs/reference/protocol.md 4.6 and 5.2): for writers at open, and for readers."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
@@ -70,7 +70,7 @@ async def replay_wal(
     max_table_bytes: int,
     env: Env,
     known: Mapping[int, Rows] = _NOTHING,
-) -> AsyncIterator[ReplayedRows]:
+) -> AsyncGenerator[ReplayedRows, None]:
     """Yield the rows of WAL files ``first_id`` to ``last_id`` (both included) in tables of bounded size.
 
     A table ends between two commits as soon as its estimated size reaches ``max_table_bytes``.  The last table holds

@@ -19,7 +19,6 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from shale.core.lazy_dataclass import dataclass
-from shale.core.settings_values import is_too_large
 from shale.core.suggestions import suggest
 from shale.errors import InvalidRequestError
 from shale.format.blocks.transform import BlockTransformer
@@ -32,6 +31,7 @@ from shale.service.config.audit_section import AuditSection
 from shale.service.config.config_sources import ConfigLayer, Names
 from shale.service.config.manifest_section import ManifestSection
 from shale.service.config.secret_settings import refuse_secret
+from shale.service.config.section import too_large_integers
 from shale.service.config.sections import (
     DatabaseSection,
     EncryptionSection,
@@ -45,6 +45,7 @@ from shale.service.config.settings_error import SettingsError
 from shale.service.config.shutdown_section import ShutdownSection
 from shale.service.config.source_names import SECRETS_DIR
 from shale.service.config.tracing_section import TracingSection
+from shale.service.memory.section import MemoryPlan, MemorySection, MemoryShares, plan_memory
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -83,6 +84,7 @@ class DaemonSettings(BaseSettings):
     ready: ReadySection = ReadySection()
     metrics: MetricsSection = MetricsSection()
     tracing: TracingSection = TracingSection()
+    memory: MemorySection = MemorySection()
     cpu_threads: int = Field(default=2, ge=1, le=256, description="Threads for work on blocks of rows.")
     config: tuple[Path, ...] = Field(default=(), description="Configuration files; later ones win.")
 
@@ -98,6 +100,10 @@ class DaemonSettings(BaseSettings):
         """Return the tokens of the admin port."""
         own = self.admin.bearer_token
         return [*self.tokens.roles(), *([] if own is None else [(own, Role.ADMIN)])]
+
+    def memory_shares(self) -> MemoryShares:
+        """Return the settings that bound the parts of the memory of this process."""
+        return ()
 
     def requires_admin_token(self) -> bool:
         """Whether the admin port is closed until a token is set for it.
@@ -238,11 +244,12 @@ def _layer(name: str, settings_cls: type[DaemonSettings], config: object) -> Con
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings(Generic[S]):
-    """The loaded settings, unknown variables, and a hash of the values for the log."""
+    """The loaded settings, unknown variables, a hash of the values for the log, and the memory of the process."""
 
     settings: S
     unknown_env: tuple[str, ...]
     sha256_8: str
+    memory: MemoryPlan
 
 
 def load_settings(settings_cls: type[S], argv: Sequence[str]) -> LoadedSettings[S]:
@@ -258,16 +265,17 @@ def load_settings(settings_cls: type[S], argv: Sequence[str]) -> LoadedSettings[
         raise SettingsError([str(error)]) from error
     try:
         settings = settings_cls(**command_line.values)
+        settings, memory = plan_memory(settings, settings.memory, settings.memory_shares())
     except ValidationError as error:
         raise SettingsError(list(_problems(error, settings_cls, command_line))) from error
     except InvalidRequestError as error:
         raise SettingsError([str(error)]) from error
-    too_large = [f"{'.'.join(names)}: the number is too large" for names in _too_large(settings)]
+    too_large = [f"{'.'.join(names)}: the number is too large" for names in too_large_integers(settings)]
     if too_large:
         raise SettingsError(too_large)
     unknown = config_sources.read_environment(settings_cls.ROLE, settings_cls, os.environ)[1]
-    text = settings.model_dump_json(exclude={"config"})
-    return LoadedSettings(settings, tuple(unknown), hashlib.sha256(text.encode()).hexdigest()[:8])
+    digest = hashlib.sha256(settings.model_dump_json(exclude={"config"}).encode()).hexdigest()
+    return LoadedSettings(settings, tuple(unknown), digest[:8], memory)
 
 
 def origins(settings_cls: type[DaemonSettings], argv: Sequence[str]) -> dict[Names, str]:
@@ -282,16 +290,6 @@ def origins(settings_cls: type[DaemonSettings], argv: Sequence[str]) -> dict[Nam
     for layer in (*weakest_first, command_line):
         found.update(layer.origins)
     return found
-
-
-def _too_large(model: BaseModel, above: Names = ()) -> Iterator[Names]:
-    """Yield the settings whose integer exceeds 64 bits, which the engine could not store."""
-    for name in type(model).model_fields:
-        value = getattr(model, name)
-        if isinstance(value, BaseModel):
-            yield from _too_large(value, (*above, name))
-        elif isinstance(value, int) and is_too_large(value):
-            yield (*above, name)
 
 
 def read_command_line(settings_cls: type[DaemonSettings], argv: Sequence[str]) -> ConfigLayer:

@@ -54,6 +54,11 @@ class BodyBudget:
         self._body_max_bytes = body_max_bytes
         self._pace = pace
 
+    @property
+    def used_bytes(self) -> int:
+        """The bytes that all requests have reserved."""
+        return self._total_bytes - self._free_bytes
+
     async def read(self, receive: Receive) -> "Body":
         """Read the whole body of a request.
 

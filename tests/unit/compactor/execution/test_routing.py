@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from shale import plugins
+from shale.core.memory_account import MemoryAccount
 from shale.env import Env, InlineCpu
 from shale.errors import InvalidRequestError
 from shale.service.config.settings import load_settings
@@ -109,6 +110,7 @@ def process(executor: str) -> Any:
     """Return the arguments of a daemon that is about to open its executor."""
     settings = load_settings(WorkerSettings, ["--url", "memory:///db", "--set", f"spark.executor={executor}"]).settings
     return SimpleNamespace(
+        memory=MemoryAccount(1),
         settings=settings,
         store=MemoryStore(),
         root="db",

@@ -130,6 +130,28 @@ def test_each_new_l0_replaces_the_only_checkpoint() -> None:
     run(main)
 
 
+def test_replay_stops_at_its_limit_and_goes_on_when_rows_are_in_l0() -> None:
+    """The reader then serves an older state instead of taking all the memory that the WAL needs."""
+
+    async def main() -> None:
+        database = Database()
+        async with shale.Db.open("db", store=database.store, env=database.env) as db:
+            for number in range(20):
+                await db.put(b"%02d" % number, b"v" * 5000)
+                await db.flush("wal")
+            follower = await database.opened(max_memtable_bytes=4096, max_replayed_bytes=30_000)
+            assert rows_in_wal(follower) == [b"%02d" % number for number in range(6)]
+            await follower.poll()
+            assert len(rows_in_wal(follower)) == 6
+            await db.flush("memtable")
+            await db.put(b"20", b"v")
+            await db.flush("wal")
+            await follower.poll()
+            assert rows_in_wal(follower) == [b"20"]
+
+    run(main)
+
+
 def test_a_poll_without_news_keeps_the_state_and_writes_nothing() -> None:
     async def main() -> None:
         database = Database()

@@ -1,0 +1,96 @@
+"""Bytes that concurrent work shares: a taker waits until there is room, in the order of the requests."""
+
+from collections import deque
+from typing import Self
+
+import anyio
+
+
+class ByteBudget:
+    """A number of bytes; ``used_bytes`` of them are taken.
+
+    One share may be larger than the whole budget: it waits until all others are released, so that no value is too large
+    to be read at all.
+
+    Args:
+        capacity_bytes: how many bytes there are.
+    """
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.used_bytes = 0
+        self._waiting: deque[tuple[int, anyio.Event]] = deque()
+
+    @property
+    def free_bytes(self) -> int:
+        """The bytes that are not taken."""
+        return max(0, self.capacity_bytes - self.used_bytes)
+
+    def try_take(self, size_bytes: int) -> bool:
+        """Take bytes if there is room and no earlier request waits; return whether they were taken."""
+        if self._waiting or not self._fits(size_bytes):
+            return False
+        self.used_bytes += size_bytes
+        return True
+
+    async def take(self, size_bytes: int) -> None:
+        """Take bytes; wait until there is room.  A cancelled call has taken none."""
+        if self.try_take(size_bytes):
+            return
+        request = (size_bytes, anyio.Event())
+        self._waiting.append(request)
+        try:
+            await request[1].wait()
+        except BaseException:
+            if request[1].is_set():
+                self.give_back(size_bytes)
+            else:
+                self._waiting.remove(request)
+                self._admit()
+            raise
+
+    def give_back(self, size_bytes: int) -> None:
+        """Give bytes back, and admit those that wait."""
+        assert 0 <= size_bytes <= self.used_bytes
+        self.used_bytes -= size_bytes
+        self._admit()
+
+    def share(self) -> "ByteShare":
+        """Return a share of this budget, which is empty."""
+        return ByteShare(self)
+
+    def _fits(self, size_bytes: int) -> bool:
+        return self.used_bytes + size_bytes <= self.capacity_bytes or not self.used_bytes
+
+    def _admit(self) -> None:
+        while self._waiting and self._fits(self._waiting[0][0]):
+            size_bytes, admitted = self._waiting.popleft()
+            self.used_bytes += size_bytes
+            admitted.set()
+
+
+class ByteShare:
+    """What one piece of work has taken; leaving the ``with`` block gives it back."""
+
+    __slots__ = ("_budget", "size_bytes")
+
+    def __init__(self, budget: ByteBudget) -> None:
+        self._budget = budget
+        self.size_bytes = 0
+
+    async def take(self, size_bytes: int) -> None:
+        """Take more bytes; wait until there is room."""
+        await self._budget.take(size_bytes)
+        self.size_bytes += size_bytes
+
+    def reduce_to(self, size_bytes: int) -> None:
+        """Give back all but so many bytes."""
+        if size_bytes < self.size_bytes:
+            given, self.size_bytes = self.size_bytes - size_bytes, size_bytes
+            self._budget.give_back(given)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.reduce_to(0)

@@ -1,0 +1,1 @@
+"""The memory of a daemon: its limit, the sizes that follow from it, and the watch that keeps to it."""

@@ -1,0 +1,30 @@
+"""What the data port answers while the process holds as much memory as it may."""
+
+import pytest
+
+from shale.core.memory_account import MemoryAccount
+from shale.service.memory.port_memory import PortMemory
+from tests.unit.api.harness import open_port
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def test_writes_are_refused_until_there_is_room_and_reads_go_on() -> None:
+    """A refused write is 429 with ``Retry-After``, and the process counts it."""
+    account = MemoryAccount(1 << 40)
+    async with open_port(memory=PortMemory(account)) as port:
+        assert (await port.client.put("/v1/kv/a", content=b"1")).status_code == 204
+        account.is_full = True
+        refused = await port.client.put("/v1/kv/a", content=b"2")
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+        assert "memory.limit" in refused.json()["detail"]
+        assert (await port.client.post("/v1/batch", json={"ops": []})).status_code == 429
+        assert (await port.client.get("/v1/kv/a")).content == b"1"
+        assert account.refusals == 2
+        account.is_full = False
+        assert (await port.client.put("/v1/kv/a", content=b"2")).status_code == 204

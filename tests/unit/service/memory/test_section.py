@@ -1,0 +1,60 @@
+"""Sizes that follow from ``memory.limit``."""
+
+import re
+
+import pytest
+
+from shale.service.config.settings import DaemonSettings, load_settings
+from shale.service.config.settings_error import SettingsError
+from shale_compactor.settings import CompactorSettings
+from shale_compactor.worker.settings import WorkerSettings
+from shale_reader.settings import ReaderSettings
+from shale_writer.settings import WriterSettings
+
+MIB = 1 << 20
+URL = ["--url", "memory:///orders"]
+
+
+def _load(kind: type[DaemonSettings], *assignments: str) -> DaemonSettings:
+    sets = [word for each in assignments for word in ("--set", each)]
+    return load_settings(kind, [*URL, *sets]).settings
+
+
+@pytest.mark.parametrize("kind", [WriterSettings, ReaderSettings, CompactorSettings, WorkerSettings])
+@pytest.mark.parametrize("limit", ["179MiB", "358MiB", "1GiB"])
+@pytest.mark.parametrize("more", [(), ("resp.enabled=true",)])
+def test_a_small_container_works_with_the_defaults(
+    kind: type[DaemonSettings], limit: str, more: tuple[str, ...]
+) -> None:
+    """All sizes fit, and they are valid together: a copy of the settings is checked as given settings are."""
+    given = more if "http" in kind.model_fields else ()
+    settings = _load(kind, f"memory.limit={limit}", *given)
+    again = kind.model_validate(settings.model_dump(exclude={"compactor_options": {"scheduler_options"}}))
+    assert again.memory_shares() == settings.memory_shares()
+
+
+def test_a_large_limit_changes_no_default() -> None:
+    """The defaults are what they were."""
+    settings = _load(WriterSettings, "memory.limit=8GiB")
+    assert isinstance(settings, WriterSettings)
+    assert settings.max_unflushed_bytes == 1024 * MIB
+    assert settings.l0_sst_size_bytes == 64 * MIB
+    assert settings.http.max_inflight_bytes == 128 * MIB
+
+
+def test_given_sizes_stay_and_the_others_follow() -> None:
+    """As many bytes as are left."""
+    settings = _load(WriterSettings, "memory.limit=358MiB", "max_unflushed_bytes=100MiB", "l0_sst_size_bytes=50MiB")
+    assert isinstance(settings, WriterSettings)
+    assert (settings.max_unflushed_bytes, settings.l0_sst_size_bytes) == (100 * MIB, 50 * MIB)
+    assert settings.block_cache_bytes < 64 * MIB
+
+
+def test_given_sizes_that_do_not_fit_are_an_error_with_their_sum() -> None:
+    """It names each setting with its size."""
+    with pytest.raises(SettingsError) as refused:
+        _load(WriterSettings, "memory.limit=358MiB", "max_unflushed_bytes=1GiB")
+    (problem,) = refused.value.problems
+    assert re.search(r"need more than 358.0 MiB \(memory.limit\): the process \(80.0 MiB\) \+ 1.75 x", problem)
+    assert "max_unflushed_bytes (1.0 GiB)" in problem
+    assert problem.endswith("= 1.8 GiB; lower them, or raise the limit")
