@@ -144,12 +144,13 @@ docs: install ## build the site in .shale/site; any warning is an error
 quick: install ## check what changed since BASE= (HEAD): ruff, nearest unit tests; at most one minute
 	$(BIN)/python -m tests.checks.quick --base $(or $(BASE),HEAD)
 
-lint: install ## ruff, layer contracts, prose, duplicates, mypy strict, pyright
+lint: install ## ruff, layer contracts, prose, duplicates, bandit, mypy strict, pyright
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m tests.checks.prose
 	$(BIN)/python -m tests.checks.duplicates
+	$(BIN)/python -m tests.checks.bandit_findings
 	$(BIN)/mypy
 	$(BIN)/pyright
 
@@ -202,9 +203,23 @@ lock: ## resolve all dependency files again
 		--no-emit-find-links --no-header -q --extra spark -c requirements-dev.lock pyproject.toml -o requirements-spark.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-emit-find-links --no-header -q --group release -o requirements-release.lock
+	$(BIN)/python -m tests.checks.locks
 
-release: install ## .shale/release: packages, components, notes, checksums; KEY= signs them with an OpenSSH key
-	$(BIN)/python -m deploy.release $(if $(KEY),--key $(KEY))
+.PHONY: audit
+audit: install ## known vulnerabilities of the locked packages; fails where the package index does not tell
+	$(BIN)/python -m deploy.release.audit
+
+release: install ## .shale/release: packages, components, provenance, checksums; KEY= signs them with an OpenSSH key
+	$(BIN)/python -m deploy.release $(if $(KEY),--key $(KEY)) $(OPTIONS)
+
+.PHONY: verify-release
+verify-release: install ## verify the release in FOLDER= with the public keys in SIGNERS=; COMMIT= compares the sources
+	$(BIN)/python -m deploy.release.verify $(FOLDER) --allowed-signers $(SIGNERS) \
+		$(if $(COMMIT),--commit $$(git rev-parse '$(COMMIT)^{commit}') --source .) $(OPTIONS)
+
+.PHONY: images-lock
+images-lock: install ## look up the digests of images.toml with crane, skopeo or docker, and write them everywhere
+	$(BIN)/python -m deploy.release.images
 
 wheels: install ## .shale/wheels: build and check a wheel per machine; WHEELS="--interpreter COMMAND" adds a Python
 	$(BIN)/python -m tests.checks.wheels $(WHEELS)

@@ -1,7 +1,8 @@
 """Build what a release consists of: ``python -m deploy.release --key KEY``.
 
-A source distribution, a wheel per machine, the list of components (CycloneDX), the notes of the version, checksums of
-all of them and a signature.  Nothing is uploaded.  The steps are in docs/how-to/release.md.
+A source distribution, a wheel per machine, the list of components (CycloneDX) and the lock file that it is made of, the
+notes of the version, the provenance, checksums of all of them and a signature.  Nothing is uploaded.  The steps are in
+docs/how-to/release.md.
 """
 
 import argparse
@@ -10,21 +11,18 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from datetime import UTC, datetime
 from pathlib import Path
 
 from deploy.release.changelog import ReleaseError, notes
 from deploy.release.checksums import sign, write_checksums
+from deploy.release.images import require_digests
+from deploy.release.provenance import statement, write_statement
+from deploy.release.tools import REPOSITORY, install_tools, run
+from deploy.release.verify import problems
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 OUTPUT = REPOSITORY / ".shale" / "release"
 WHEELS = REPOSITORY / ".shale" / "wheels"
-TOOLS = REPOSITORY / ".shale" / "release-tools"
-
-
-def run(*command: str | Path) -> str:
-    """Run a command in the repository and return what it prints."""
-    done = subprocess.run([str(each) for each in command], cwd=REPOSITORY, check=True, capture_output=True, text=True)
-    return done.stdout
 
 
 def require_clean_tree() -> None:
@@ -36,14 +34,6 @@ def require_clean_tree() -> None:
     changed = run("git", "status", "--porcelain")
     if changed:
         raise ReleaseError(f"commit or remove these files first:\n{changed.rstrip()}")
-
-
-def install_tools() -> Path:
-    """Install the tools of the release from their lock; return the folder of their commands."""
-    uv = Path(sys.executable).with_name("uv")
-    run(uv, "venv", "--quiet", "--clear", TOOLS)
-    run(uv, "pip", "install", "--quiet", "--python", TOOLS, "--require-hashes", "-r", "requirements-release.lock")
-    return TOOLS / "bin"
 
 
 def build_source() -> Path:
@@ -63,10 +53,13 @@ def main() -> None:
     """Build the release in ``.shale/release``."""
     parser = argparse.ArgumentParser(prog="python -m deploy.release")
     parser.add_argument("--key", type=Path, help="sign with this OpenSSH key; without it nothing is signed")
+    parser.add_argument("--without-digests", action="store_true", help="release although images have no digest")
     arguments = parser.parse_args()
+    began = datetime.now(UTC)
     version = str(tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"])
     try:
         require_clean_tree()
+        require_digests(REPOSITORY, is_required=not arguments.without_digests)
         text = notes((REPOSITORY / "CHANGELOG.md").read_text(), version)
         shutil.rmtree(OUTPUT, ignore_errors=True)
         OUTPUT.mkdir(parents=True)
@@ -78,7 +71,15 @@ def main() -> None:
             "--output-reproducible", "-o", components)  # fmt: skip
         described = OUTPUT / f"shale-{version}.md"
         described.write_text(f"{text}\n")
-        checksums = write_checksums(OUTPUT, [*packages, components, described])
+        lock = Path(shutil.copy2(REPOSITORY / "requirements.lock", OUTPUT))
+        files = [*packages, components, described, lock]
+        commit = run("git", "rev-parse", "HEAD").strip()
+        stated = OUTPUT / f"shale-{version}.provenance.json"
+        times = {"began": began, "ended": datetime.now(UTC)}
+        write_statement(stated, statement(files, version=version, commit=commit, repository=REPOSITORY, **times))
+        checksums = write_checksums(OUTPUT, [*files, stated])
+        if wrong := list(problems(OUTPUT, signers=None, commit=commit, repository=REPOSITORY)):
+            raise ReleaseError("\n".join(wrong))
         if arguments.key is not None:
             sign(checksums, arguments.key)
     except ReleaseError as error:

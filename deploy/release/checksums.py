@@ -10,6 +10,10 @@ NAMESPACE = "shale-release"
 """The purpose that a signature is made for: one for another purpose does not verify."""
 
 
+IDENTITY = "maintainers"
+"""The name of the signers in the file of their public keys."""
+
+
 def write_checksums(folder: Path, files: Iterable[Path]) -> Path:
     """Write the checksums of files of a folder, in the order of their names."""
     lines = [f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}\n" for each in sorted(files)]

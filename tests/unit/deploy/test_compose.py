@@ -70,7 +70,7 @@ def test_the_store_keeps_its_objects_in_the_volume_and_is_pinned() -> None:
     assert store["command"][0].rstrip().endswith("posix /data")
     for name, service in SERVICES.items():
         image = VARIABLE.sub(lambda match: match[2], service["image"])
-        assert re.search(r":(local|v?\d[\d.]+)$", image), f"{name}: {image} has no version"
+        assert re.search(r":(local|v?\d[\d.]+)(@sha256:[0-9a-f]{64})?$", image), f"{name}: {image} has no version"
 
 
 @pytest.mark.parametrize(("endpoint", "starts"), [("http://store:8333", True), ("https://s3.example", False)])
