@@ -44,8 +44,12 @@ class RespSession(ClientSession):
         instance = self._address.instance
         try:
             return Result("ok", call(client), instance)
-        except redis.WatchError:
-            return Result("fail", None, instance)
+        except redis.WatchError as error:
+            # redis-py raises it for a connection that breaks after EXEC, too.
+            is_known = "Watched variable changed" in str(error)
+            if not is_known:
+                self._disconnect()
+            return Result("fail" if is_known else "unknown", None, instance)
         except redis.ResponseError as error:
             self._disconnect()
             return Result(outcome_of(str(error)), None, instance)

@@ -24,7 +24,7 @@ from tests.soak.history.values import elements_in, joined, name_in, padded
 from tests.soak.stack.daemons import MIN_AGE_S
 
 MIN_AGE_MS = int(MIN_AGE_S * 1000)
-LIMIT_S = 15.0
+LIMIT_S, OPEN_S = 15.0, 60.0
 
 
 def open_store(url: str) -> Any:
@@ -136,7 +136,11 @@ async def write(arguments: argparse.Namespace, shared: Shared) -> None:
         settings.set(key, json.dumps(value))
     builder = slate.DbBuilder(root_of(shared.url), open_store(shared.url))
     builder.with_settings(settings)
-    db = await asyncio.wait_for(builder.build(), 60)
+    try:
+        db = await asyncio.wait_for(builder.build(), OPEN_S)
+    except (slate.Error, TimeoutError) as error:
+        print(f"{arguments.name}: not opened: {type(error).__name__}: {str(error)[:200]}", flush=True)
+        return
     session = WheelWriterSession(shared, arguments.name, db)
     end = time.monotonic() + arguments.seconds
     failures = 0

@@ -7,7 +7,10 @@ from tests.soak.plan.faults import WRITERS
 from tests.soak.run.events import Events
 from tests.soak.stack.processes import Exit
 
-FENCED, UNREACHABLE, TRY_AGAIN = 80, 69, 75
+FENCED, UNREACHABLE, TRY_AGAIN, CORRUPT = 80, 69, 75, 65
+OLD_LISTS = "store-old-lists"
+"""Shale demands lists that show every write (docs/reference/protocol.md 0.2).  A daemon that sees an older one ends."""
+STARTED = "daemon.started"
 MARGIN_S = 45.0
 """A daemon may notice a fault some time after its end: a frozen one that wakes, or a store that timed out."""
 KILLS = frozenset({"kill", "rival-writer"})
@@ -22,7 +25,7 @@ def unexplained(exits: Sequence[Exit], events: Events, judged: Sequence[str]) ->
 
 def _why_not(end: Exit, events: Events) -> str:
     """Return why an exit code is wrong; empty if it is right."""
-    is_troubled = bool(events.active(end.at, MARGIN_S))
+    active = {event.kind for event in events.active(end.at, MARGIN_S)}
     if end.injected in KILLS and end.code == -signal.SIGKILL:
         return ""
     if end.code == 0:
@@ -30,5 +33,9 @@ def _why_not(end: Exit, events: Events) -> str:
     if end.code == FENCED:
         return "" if end.node in (*WRITERS, "compactor") else "only a writer and a coordinator are fenced"
     if end.code in (UNREACHABLE, TRY_AGAIN):
-        return "" if is_troubled else "no fault was active"
+        return "" if active else "no fault was active"
+    if end.code == CORRUPT:
+        return "" if OLD_LISTS in active else "nothing damages the database"
+    if end.code == -signal.SIGTERM and end.injected in STOPS:
+        return "" if not end.has_logged(STARTED) else "it does not end by the signal once it has started"
     return "no fault explains this code"

@@ -12,7 +12,6 @@ from tests.soak.stack.processes import Command
 from tests.soak.stack.store import URL
 
 TOKEN = "soak-token"
-FIRST_PORT = 22000
 MIN_AGE_S = 30.0
 LEASE_S = 15.0
 _BLOCKS = {"store.request_timeout": "5s", "store.connect_timeout": "2s"}
@@ -86,7 +85,6 @@ class Daemons:
         self._clocks = folder / "clocks"
         self._clocks.mkdir()
         self._caches = folder / "caches"
-        self._port = FIRST_PORT
         self._addresses: dict[str, dict[str, Any]] = {}
         self._version_of: dict[str, str] = {}
         self.standby_of: dict[str, bool] = dict.fromkeys(WRITERS, True)
@@ -118,10 +116,10 @@ class Daemons:
         host = self._network.address(node)
         instance = f"{node}.{number}"
         words = [sys.executable, "-W", "error", "-m", "tests.soak.stack.clock", str(self._clock(node)), module]
-        words += ["--url", URL, "--admin-port", str(self._next_port())]
+        words += ["--url", URL, "--admin-port", str(self._network.port())]
         settings = dict(SETTINGS[module])
         if node in (*WRITERS, *READERS):
-            http, resp = self._next_port(), self._next_port()
+            http, resp = self._network.port(), self._network.port()
             words += ["--port", str(http)]
             settings |= {"http.host": host, "resp.host": host, "resp.port": str(resp)}
             self._publish(node, instance, f"{host}:{http}", f"{host}:{resp}")
@@ -148,10 +146,6 @@ class Daemons:
         if node not in (*WRITERS, *READERS):
             del environment["SHALE_HTTP__BEARER_TOKEN"]
         return Command(instance, self._network.inside(node, words), environment, self.version(node))
-
-    def _next_port(self) -> int:
-        self._port += 1
-        return self._port
 
     def _publish(self, node: str, instance: str, http: str, resp: str) -> None:
         """Tell clients where an instance listens."""

@@ -15,6 +15,7 @@ class Leftovers:
         self._file = file
         self._processes: dict[int, str] = {}
         self._mounts: list[str] = []
+        self._owner = (os.getpid(), _start_time(os.getpid()))
 
     def started(self, pid: int) -> None:
         """Note a process."""
@@ -33,7 +34,7 @@ class Leftovers:
 
     def _write(self) -> None:
         fresh = self._file.with_suffix(".new")
-        fresh.write_text(json.dumps({"processes": self._processes, "mounts": self._mounts}))
+        fresh.write_text(json.dumps({"owner": self._owner, "processes": self._processes, "mounts": self._mounts}))
         fresh.replace(self._file)
 
     def clear(self) -> None:
@@ -45,10 +46,17 @@ class Leftovers:
 
 
 def end_leftovers(file: Path) -> None:
-    """End the processes of a run that crashed, and remove its mounts; a reused process id is left alone."""
+    """End the processes of a run that crashed, and remove its mounts; a reused process id is left alone.
+
+    Raises:
+        RuntimeError: that run has not ended.
+    """
     if not file.exists():
         return
     left = json.loads(file.read_text())
+    owner, start = left["owner"]
+    if _start_time(owner) == start:
+        raise RuntimeError(f"another soak of this folder runs, with the process id {owner}; use another --folder")
     for pid, start in left["processes"].items():
         if start and _start_time(int(pid)) == start:
             with contextlib.suppress(ProcessLookupError):

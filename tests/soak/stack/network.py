@@ -4,14 +4,20 @@ Namespaces are connected by a bridge that lives in one of them, so the machine k
 addresses are private, and no packet leaves the bridge.
 """
 
+import fcntl
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
+
+from tests.integration.store.servers import free_port
 
 PREFIX = "shale-soak-"
 SWITCH = f"{PREFIX}switch"
 BRIDGE = "soak-bridge"
 SUBNET = "10.203.77"
+FIRST_PORT = 22000
+LOCK = Path("/run/lock/shale-soak")
 
 
 class Network(Protocol):
@@ -19,6 +25,10 @@ class Network(Protocol):
 
     def address(self, node: str) -> str:
         """Return the address at which a node listens."""
+        ...
+
+    def port(self) -> int:
+        """Return a port on which nothing listens, and that no other process of the run gets."""
         ...
 
     def inside(self, node: str, command: Sequence[str]) -> list[str]:
@@ -49,9 +59,19 @@ class Network(Protocol):
 class Loopback:
     """One address for all; nothing can be cut."""
 
+    def __init__(self) -> None:
+        self._used: set[int] = set()
+
     def address(self, node: str) -> str:
         """See ``Network``."""
         return "127.0.0.1"
+
+    def port(self) -> int:
+        """See ``Network``."""
+        while (port := free_port()) in self._used:
+            pass
+        self._used.add(port)
+        return port
 
     def inside(self, node: str, command: Sequence[str]) -> list[str]:
         """See ``Network``."""
@@ -77,8 +97,18 @@ class Namespaces:
     """One network namespace per node."""
 
     def __init__(self, nodes: Sequence[str]) -> None:
-        """Make the namespaces; those that an earlier run left are removed first."""
+        """Make the namespaces; those that an earlier run left are removed first.
+
+        Raises:
+            RuntimeError: another run has them.
+        """
+        self._lock = LOCK.open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RuntimeError("another soak with namespaces runs on this machine; wait, or use --small") from error
         remove_namespaces()
+        self._port = FIRST_PORT
         self._numbers = {node: number for number, node in enumerate(nodes, 2)}
         _ip("netns", "add", SWITCH)
         _ip("-n", SWITCH, "link", "add", BRIDGE, "type", "bridge")
@@ -96,6 +126,11 @@ class Namespaces:
     def address(self, node: str) -> str:
         """See ``Network``."""
         return f"{SUBNET}.{self._numbers[node]}"
+
+    def port(self) -> int:
+        """See ``Network``."""
+        self._port += 1
+        return self._port
 
     def inside(self, node: str, command: Sequence[str]) -> list[str]:
         """See ``Network``."""
@@ -120,6 +155,7 @@ class Namespaces:
     def close(self) -> None:
         """See ``Network``."""
         remove_namespaces()
+        self._lock.close()
 
 
 def can_make_namespaces() -> bool:

@@ -37,6 +37,10 @@ class Exit:
     """The fault that ended it; empty if it ended by itself."""
     log: Path
 
+    def has_logged(self, event: str) -> bool:
+        """Say whether the log has an event."""
+        return self.log.exists() and event in self.log.read_text(errors="replace")
+
 
 @dataclass
 class _Running:

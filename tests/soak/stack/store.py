@@ -18,7 +18,6 @@ from tests.soak.stack.processes import Command, Supervisor
 
 BUCKET, DATABASE = "soak", "orders"
 URL = f"s3://{BUCKET}/{DATABASE}"
-SERVER_PORT, PROXY_PORT = 21070, 21071
 READY_S = 60.0
 BALLAST = "ballast"
 
@@ -35,6 +34,7 @@ class Store:
         self._rules = folder / "proxy-rules.json"
         self._counts = folder / "proxy-counts.json"
         self._shares: dict[str, float] = {}
+        self._server_port, self._proxy_port = network.port(), network.port()
         self.objects = folder / "objects"
         self.is_on_tmpfs = False
 
@@ -46,7 +46,7 @@ class Store:
     @property
     def environment(self) -> dict[str, str]:
         """Return what a process needs to reach the store."""
-        return s3_environment(f"http://{self._network.address(STORE)}:{PROXY_PORT}")
+        return s3_environment(f"http://{self._network.address(STORE)}:{self._proxy_port}")
 
     @property
     def _program(self) -> str | None:
@@ -67,17 +67,17 @@ class Store:
     def _server_command(self, number: int) -> Command:
         host = self._network.address(STORE)
         if self._program:
-            words = [self._program, "--access", SECRET, "--secret", SECRET, "--port", f"{host}:{SERVER_PORT}"]
+            words = [self._program, "--access", SECRET, "--secret", SECRET, "--port", f"{host}:{self._server_port}"]
             words += ["--quiet", "posix", str(self.objects)]
         else:
-            words = [sys.executable, "-m", "shale.testing.s3_server", str(SERVER_PORT), "--host", host]
+            words = [sys.executable, "-m", "shale.testing.s3_server", str(self._server_port), "--host", host]
             words += ["--bucket", BUCKET]
         return self._command(f"s3-server.{number}", words)
 
     def _proxy_command(self, number: int) -> Command:
         host = self._network.address(STORE)
-        words = [sys.executable, "-m", "tests.soak.proxy", "--host", host, "--port", str(PROXY_PORT)]
-        words += ["--server", f"{host}:{SERVER_PORT}", "--seed", str(self._seed)]
+        words = [sys.executable, "-m", "tests.soak.proxy", "--host", host, "--port", str(self._proxy_port)]
+        words += ["--server", f"{host}:{self._server_port}", "--seed", str(self._seed)]
         words += ["--rules", str(self._rules), "--counts", str(self._counts)]
         return self._command(f"s3-proxy.{number}", words)
 
@@ -86,7 +86,7 @@ class Store:
 
     def _wait(self) -> None:
         """Wait until a request through the proxy reaches the server."""
-        url = f"http://{self._network.address(STORE)}:{PROXY_PORT}/"
+        url = f"http://{self._network.address(STORE)}:{self._proxy_port}/"
         lines = ("import urllib.request as u, urllib.error as e", f"try: u.urlopen('{url}', timeout=5)")
         ask = "\n".join((*lines, "except e.HTTPError: pass"))
         deadline = time.monotonic() + READY_S
