@@ -28,6 +28,8 @@ from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
 
 MAX_PROBES = 4
+OLD_LISTS_MAX = 20
+"""Lists that lack a file that exists are repeated this often, over some ten seconds."""
 _NEAR = ("file:", "memory:")
 log = get_logger("sequenced")
 
@@ -217,7 +219,7 @@ class SequencedFiles(Generic[T]):
         return await gather([partial(self.read, known_id + 1 + number) for number in range(count)])
 
     async def _read_latest_cold(self) -> StoredBytes | None:
-        vanished = 0
+        vanished = old_lists = 0
         while True:
             started, before = self._now(), self._newest
             versions = await self.list_versions()
@@ -227,6 +229,12 @@ class SequencedFiles(Generic[T]):
                 self._empty_confirmed_at = started
                 return None
             newest_id = versions[-1].id
+            if before is not None and newest_id < before.id and old_lists < OLD_LISTS_MAX and await self.has(before.id):
+                # The store demonstrably had this file before it listed: its list is old, and no file is lost.
+                old_lists += 1
+                log.warning(Event.SEQUENCED_LIST_OLD, object=self._namespace.key(before.id), listed_id=newest_id)
+                await anyio.sleep(conflict_delay_s(old_lists, self._env.rng))
+                continue
             known = self._newest
             data = known.data if known is not None and known.id == newest_id else await self.read(newest_id)
             if data is not None:

@@ -44,6 +44,7 @@ class Event(StrEnum):
     STORE_UNSAFE = "store.unsafe", "error"
     STORE_CLOCK_SKEWED = "store.clock.skewed", "warning"
     SEQUENCED_LIST_MISSING = "sequenced.list.missing", "warning"
+    SEQUENCED_LIST_OLD = "sequenced.list.old", "warning"
     SEQUENCED_LIST_UNKNOWN_FILE = "sequenced.list.unknown_file", "warning"
     SEQUENCED_READ_LIST_FALLBACK = "sequenced.read.list_fallback", "debug"
     SEQUENCED_READ_BEHIND_BOUNDARY = "sequenced.read.behind_boundary", "warning"

@@ -1,5 +1,6 @@
 """Traces T1 of docs/reference/protocol.md 1.8."""
 
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -83,6 +84,51 @@ def test_t1c_after_four_hits_a_listing_decides(world: World) -> None:
         assert (await a.manifests.read_latest()).id == 12
         assert [made for made in requests.made if "boundary" not in made] == [f"get /manifest/{13:020}.manifest"]
         assert a.metric("slatedb_sequenced_latest_reads_total", resource="manifest", result="list_fallback") == 1
+
+    run(main)
+
+
+class OldLists:
+    """A store whose first lists lack the newest files."""
+
+    def __init__(self, inner: object, *, lists: int, last_id: int) -> None:
+        self._inner = inner
+        self._last_key = f"{ROOT}/manifest/{last_id:020}.manifest"
+        self.left = lists
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    async def list_pages(self, prefix: str, *, after: str = "") -> AsyncIterator[list[ObjectMeta]]:
+        is_old, self.left = self.left > 0, max(0, self.left - 1)
+        async for page in self._inner.list_pages(prefix, after=after):  # type: ignore[attr-defined]
+            yield [meta for meta in page if not is_old or meta.key <= self._last_key]
+
+
+@pytest.mark.parametrize(("is_there", "lists"), [(True, 3), (False, 3), (True, 1000)])
+def test_a_list_without_a_file_that_was_seen_is_old_if_the_file_exists(
+    world: World, is_there: bool, lists: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shale.protocol.sequenced.OLD_LISTS_MAX", 3)
+
+    async def main() -> None:
+        old_lists = OldLists(world.memory, lists=0, last_id=5)
+        a, b = world.process(through=lambda _: old_lists), world.process()
+        await write_until(b.manifests, 9)
+        stored = await a.manifests.load()
+        assert stored.current.id == 9
+        if not is_there:
+            for file_id in range(6, 10):
+                await world.memory.delete(f"{ROOT}/manifest/{file_id:020}.manifest")
+        world.clock.sleep(1000)
+        old_lists.left = lists
+        if is_there and lists < 1000:
+            assert (await stored.refresh()).id == 9
+            assert old_lists.left == 0
+        else:
+            with pytest.raises(InvalidObjectState, match="version 9 was the latest"):
+                await stored.refresh()
+            assert old_lists.left < lists
 
     run(main)
 
