@@ -68,7 +68,8 @@ COPY --from=builder /opt/venv /opt/venv
 # The modules that daemons import are compiled to bytecode here once, and only read later.
 RUN PYTHONDONTWRITEBYTECODE="" python -c "import shale_writer.app, shale_compactor.app, shale_compactor.worker.app, shale_gc.app, shale_reader.app, shale_cli.framework.app; \
         from shale.kernels.dispatch import use_kernels; assert use_kernels()" \
-    && mkdir -p /var/cache/shale && chown 10001:10001 /var/cache/shale
+    && mkdir -p /var/cache/shale /var/lib/shale/tokens /var/lib/shale/secrets \
+    && chown 10001:10001 /var/cache/shale /var/lib/shale/tokens /var/lib/shale/secrets
 USER 10001:10001
 WORKDIR /
 STOPSIGNAL SIGTERM
@@ -96,7 +97,8 @@ RUN mkdir -p /usr/share/man/man1 && echo 'shale:x:10001:10001:Shale:/tmp:/usr/sb
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/archives/*.deb
 RUN PYTHONDONTWRITEBYTECODE="" python -c "import shale_compactor.worker.app, shale_cli.framework.app, shale_spark.cli.app, shale_spark.session, shale_spark.tasks; \
         from shale.kernels.dispatch import use_kernels; assert use_kernels()" \
-    && mkdir -p /var/cache/shale && chown 10001:10001 /var/cache/shale
+    && mkdir -p /var/cache/shale /var/lib/shale/tokens /var/lib/shale/secrets \
+    && chown 10001:10001 /var/cache/shale /var/lib/shale/tokens /var/lib/shale/secrets
 ENV PYSPARK_PYTHON=/opt/venv/bin/python
 USER 10001:10001
 WORKDIR /tmp

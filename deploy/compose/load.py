@@ -1,4 +1,4 @@
-"""Write orders through a writer at a steady rate, until SIGTERM: ``load.py URL ROWS_PER_S``.
+"""Write orders through a writer at a steady rate, until SIGTERM: ``load.py URL ROWS_PER_S TOKEN_FILE``.
 
 Rows have the keys of a million orders, so that the database stops growing and compaction has old values to drop.  One
 line each ten seconds says how it goes.  A writer that does not answer is asked again.
@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 ORDERS = 1_000_000
@@ -33,19 +34,18 @@ def batch(rng: random.Random, rows: int) -> dict[str, Any]:
     return {"ops": ops}
 
 
-def send(url: str, body: dict[str, Any]) -> None:
+def send(url: str, body: dict[str, Any], token: str) -> None:
     """Send a batch; it is durable when this returns.
 
     Raises:
         OSError: the writer does not answer, or rejects the batch.
     """
-    request = urllib.request.Request(
-        f"{url}/v1/batch", data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
-    )
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
+    request = urllib.request.Request(f"{url}/v1/batch", data=json.dumps(body).encode(), headers=headers)
     urllib.request.urlopen(request, timeout=30).close()
 
 
-def load(url: str, rows_per_s: int) -> None:
+def load(url: str, rows_per_s: int, token: str) -> None:
     """Write until the process ends."""
     rng = random.Random()
     rows = max(1, rows_per_s // BATCHES_PER_S)
@@ -53,7 +53,7 @@ def load(url: str, rows_per_s: int) -> None:
     while True:
         begun = time.monotonic()
         try:
-            send(url, batch(rng, rows))
+            send(url, batch(rng, rows), token)
         except OSError as error:
             failed += 1
             _say(f"{error}: trying again")
@@ -78,4 +78,4 @@ def _say(text: str) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    load(sys.argv[1], int(sys.argv[2]))
+    load(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]).read_text().strip())

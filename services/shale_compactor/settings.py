@@ -13,6 +13,7 @@ from shale.core.memory_plan import MemoryShare
 from shale.errors import InvalidRequestError
 from shale.merge_operators import resolve_operator
 from shale.protocol.options import ProtocolOptions
+from shale.service.config.engine_options import options_from
 from shale.service.config.scheduler_section import SchedulerSection
 from shale.service.config.section import Section
 from shale.service.config.sections import (
@@ -24,7 +25,7 @@ from shale.service.config.sections import (
     Seconds,
     Texts,
 )
-from shale.service.config.settings import BoundaryFilesSettings, ProbeMaxStaleness, options_from
+from shale.service.config.settings import BoundaryFilesSettings, ProbeMaxStaleness
 from shale.service.config.spark_section import SparkSection
 from shale.sst.options import BLOCK_SIZE_MAX, SstOptions
 from shale.types import Compression

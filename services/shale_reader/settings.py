@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 from shale.core.memory_plan import BoundedSize, MemoryShare
 from shale.engine.reader.options import ReaderMode, ReaderOptions
 from shale.server.settings import ServerSettings, validate_options
+from shale.service.config.engine_options import options_from
 from shale.service.config.sections import Bytes, PositiveSeconds, ReadySection
-from shale.service.config.settings import options_from
 from shale.sst.budget import DEFAULT_CAPACITY_BYTES
 
 ENGINE = ReaderOptions()

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from shale.errors import InvalidRequestError
+from shale.service.config.access.exposed_ports import ListeningPort
 from shale.service.config.settings import DaemonSettings
 from shale.service.config.spark_section import SparkSection, SparkSettings, parse_master
 
@@ -92,3 +93,7 @@ class SparkCommandSettings(DaemonSettings):
     ROLE: ClassVar[str] = "cli"
 
     spark: SparkSection = SparkSection()
+
+    def listening_ports(self) -> list[ListeningPort]:
+        """A command opens no port, also in the container of a daemon, which does."""
+        return []

@@ -13,10 +13,11 @@ from shale.core.token_hash import is_token_hash
 from shale.engine.options import DbOptions, FlushType
 from shale.server.settings import ServerSettings, validate_options
 from shale.service.config.access.tokens import PlainToken
+from shale.service.config.engine_options import options_from
 from shale.service.config.secret_url import SecretUrl, url_text
 from shale.service.config.section import Section
 from shale.service.config.sections import Bytes, CompressionCodec, PositiveSeconds, Seconds
-from shale.service.config.settings import BoundaryFilesSettings, options_from
+from shale.service.config.settings import BoundaryFilesSettings
 from shale.service.config.shutdown_section import ShutdownSection
 from shale.sst.budget import DEFAULT_CAPACITY_BYTES
 from shale.types import Compression

@@ -90,6 +90,9 @@ spec:
     {{- if not .isCommand }}
     - {name: SHALE_ADMIN__PORT, value: {{ $root.Values.metrics.port | quote }}}
     - {name: SHALE_ADMIN__REQUIRE_TOKEN, value: "true"}
+    {{- if $root.Values.auth.insecure }}
+    - {name: SHALE_AUTH__INSECURE, value: "true"}
+    {{- end }}
     - {name: SHALE_SHUTDOWN__DEADLINE, value: {{ printf "%ds" (sub (int $values.terminationGracePeriodSeconds) 10) | quote }}}
     {{- end }}
     {{- with .env }}{{ toYaml . | nindent 4 }}{{ end }}
@@ -134,6 +137,13 @@ spec:
 {{- if and .root.Values.encryption.existingSecret (not (has .role (list "gc" "backup"))) }}true{{ end }}
 {{- end }}
 
+{{- /* Whether the chart makes the tokens. */ -}}
+{{- define "shale.makesTokens" -}}
+{{- if not (or .Values.auth.existingSecret .Values.auth.insecure) }}true{{ end }}
+{{- end }}
+
+{{- define "shale.tokensName" -}}{{ include "shale.fullname" . }}-tokens{{- end }}
+
 {{- /* Secret files, named after settings: credentials of the store, and tokens of the ports that the role has. */ -}}
 {{- define "shale.secretSources" -}}
 {{- $sources := list }}
@@ -148,6 +158,13 @@ spec:
 {{- end }}
 {{- else }}
 {{- $auth := .root.Values.auth }}
+{{- if include "shale.makesTokens" .root }}
+{{- $items := list (dict "key" "token-hash" "path" "tokens__write") }}
+{{- if not $auth.admin.existingSecret }}{{ $items = append $items (dict "key" "admin-token-hash" "path" "tokens__admin") }}{{ end }}
+{{- /* A standby asks the active writer, so it needs a token. */}}
+{{- if eq .role "writer" }}{{ if .values.standby.enabled }}{{ $items = append $items (dict "key" "token" "path" "standby__token") }}{{ end }}{{ end }}
+{{- $sources = append $sources (dict "secret" (dict "name" (include "shale.tokensName" .root) "items" $items)) }}
+{{- end }}
 {{- if $auth.existingSecret }}
 {{- $items := list }}
 {{- if and $auth.secretKey (has .role (list "writer" "reader")) }}{{ $items = append $items (dict "key" $auth.secretKey "path" "http__bearer_token") }}{{ end }}

@@ -24,6 +24,9 @@
 {{- end }}
 {{- end }}
 {{- with $values.auth }}
+{{- if and .insecure .existingSecret }}
+{{- fail "auth.insecure and auth.existingSecret: give one of them" }}
+{{- end }}
 {{- if and .roleKeys (not .existingSecret) }}
 {{- fail "auth.roleKeys needs auth.existingSecret, the secret with these keys: without it the ports would be open" }}
 {{- end }}

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from shale.service.config.access.exposed_ports import ListeningPort
 from shale.service.config.backup_section import BackupSection
 from shale.service.config.sections import SegmentExtractorSection
 from shale.service.config.settings import DaemonSettings
@@ -23,3 +24,7 @@ class CommandSettings(DaemonSettings):
         default=None,
         description="The segment extractor of the writer, for commands that write to a database with segments.",
     )
+
+    def listening_ports(self) -> list[ListeningPort]:
+        """A command opens no port, also in the container of a daemon, which does."""
+        return []

@@ -12,6 +12,7 @@ from shale.errors import InvalidRequestError
 from shale.merge_operators import resolve_operator
 from shale.resp.settings import RespSection
 from shale.service.access import Role, TokenRole
+from shale.service.config.access.exposed_ports import ListeningPort
 from shale.service.config.access.quotas_section import QuotasSection
 from shale.service.config.sections import (
     DiskCacheSection,
@@ -97,6 +98,16 @@ class ServerSettings(DaemonSettings):
         """Return the passwords of the Redis port."""
         own = self.resp.bearer_token
         return [*self.tokens.roles(), *_writing(self.http.bearer_token if own is None else own)]
+
+    def listening_ports(self) -> list[ListeningPort]:
+        """Return the ports that the daemon opens."""
+        http, resp = self.http, self.resp
+        ports = [ListeningPort("http", http.host, bool(self.data_tokens()), "tokens.write (or http.bearer_token)")]
+        if resp.enabled:
+            ports.append(
+                ListeningPort("resp", resp.host, bool(self.resp_tokens()), "tokens.write (or resp.bearer_token)")
+            )
+        return [*ports, *super().listening_ports()]
 
     def requires_admin_token(self) -> bool:
         """Whether the admin port is closed until a token is set for it."""

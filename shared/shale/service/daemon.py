@@ -22,6 +22,7 @@ from shale.service.access import AccessTokens, Quotas
 from shale.service.admin import AdminApp, register_process_metrics
 from shale.service.audit_file import open_audit_file
 from shale.service.build import version
+from shale.service.config.access.exposed_ports import exposed_ports
 from shale.service.config.reload import Reloader
 from shale.service.config.settings import DaemonSettings, LoadedSettings, load_settings
 from shale.service.config.settings_error import SettingsError
@@ -119,6 +120,8 @@ class _Shell(Generic[S]):
             self._log.warning(Event.MEMORY_OVERCOMMITTED, error=problem)
         for variable in self._loaded.unknown_env:
             self._log.warning(Event.CONFIG_UNKNOWN_ENV, key=variable)
+        for (section, _), problem in exposed_ports(self._settings.listening_ports()):
+            self._log.warning(Event.AUTH_INSECURE, key=f"{section}.host", error=problem)
         try:
             with exported_traces(self._settings.tracing, self._env, role=role, db=self._label):
                 await self._serve_and_work(started_s)

@@ -31,6 +31,7 @@ class Event(StrEnum):
     ADMIN_CALL_REFUSED = "admin.call.refused", "warning"
     AUDIT_WRITE_FAILED = "audit.write.failed", "error"
     CONFIG_RELOADED = "config.reloaded", "info"
+    AUTH_INSECURE = "auth.insecure", "warning"
     CONFIG_UNKNOWN_ENV = "config.unknown_env", "warning"
     MEMORY_OVERCOMMITTED = "memory.overcommitted", "warning"
     MEMORY_FULL = "memory.full", "warning"

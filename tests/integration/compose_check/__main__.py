@@ -65,7 +65,8 @@ def check_admin_port(engine: Engine) -> None:
     """Calls of the admin port need the token, which commands in the container have."""
     program = (
         "import http.client as h, os, sys; c = h.HTTPConnection('127.0.0.1', 9464);"
-        "t = {'Authorization': 'Bearer ' + os.environ['SHALE_ADMIN_TOKEN']} if sys.argv[1:] else {};"
+        "f = open(os.environ['SHALE_ADMIN_TOKEN_FILE']).read();"
+        "t = {'Authorization': 'Bearer ' + f} if sys.argv[1:] else {};"
         "c.request('GET', '/v1/admin/log-level', headers=t); print(c.getresponse().status)"
     )
     for daemon in DAEMONS:

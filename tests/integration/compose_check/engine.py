@@ -15,6 +15,7 @@ from tests.ports import free_port
 
 PROJECT = "shale-check"
 DAEMONS = ("writer", "compactor", "worker", "gc", "reader")
+TOKEN = "token-of-the-check"
 HEALTHY_S = 180.0
 """A limit that a busy machine needs, too."""
 
@@ -56,6 +57,7 @@ class Engine:
             **os.environ,
             "DOCKER_BUILDKIT": "1",
             "COMPOSE_PROJECT_NAME": PROJECT,
+            "SHALE_TOKEN": TOKEN,
             "SHALE_PORT": str(self.port),
             "SHALE_READER_PORT": str(self.reader_port),
             "PROMETHEUS_PORT": str(self.prometheus_port),

@@ -8,7 +8,7 @@ import time
 import urllib.request
 from typing import Any
 
-from tests.integration.compose_check.engine import CheckError, Engine, say
+from tests.integration.compose_check.engine import TOKEN, CheckError, Engine, say
 
 ROWS = 2000
 
@@ -18,7 +18,7 @@ def call(port: int, path: str, body: Any) -> bytes:
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}{path}",
         data=json.dumps(body).encode(),
-        headers={"Content-Type": "application/json"},
+        headers={"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"},
     )
     with urllib.request.urlopen(request, timeout=60) as answer:
         return bytes(answer.read())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.daemons.daemon_process import Daemon, running
+from tests.integration.daemons.daemon_process import ENDED_S, Daemon, running
 from tests.integration.writer.writer_process import writer
 
 REQUIRED = ("--set", "admin.require_token=true")
@@ -63,3 +63,21 @@ def test_an_admin_token_is_all_that_is_needed(tmp_path: Path) -> None:
             assert (
                 client.daemon.request("POST", "/v1/admin/flush", port=client.admin_port, headers=headers)[0] == status
             )
+
+
+def test_a_daemon_does_not_open_an_unprotected_port_to_other_machines(tmp_path: Path) -> None:
+    """Exit 78 before anything is opened, and a line that names the ways out; accepted, it warns."""
+    arguments = ("--url", f"file://{tmp_path}/store/orders", "--port", "0", "--set", "http.host=0.0.0.0")
+    with running("shale_writer", *arguments, log=tmp_path / "refused") as daemon:
+        assert daemon.process.wait(ENDED_S) == 78
+        line = (tmp_path / "refused").read_text()
+        assert line.count("\n") == 1
+        assert "http.host" in line
+        assert not (tmp_path / "store").exists()
+    # Short for 127.0.0.1; but for ``localhost`` a name counts as the address of other machines.
+    accepted = {"SHALE_AUTH__INSECURE": "true", "SHALE_ADMIN__HOST": "127.1"}
+    with running("shale_writer", *arguments[:-2], log=tmp_path / "accepted", env=accepted) as daemon:
+        daemon.wait_for("daemon.ready")
+        (warning,) = daemon.lines("auth.insecure")
+        assert (warning["level"], warning["key"]) == ("warning", "admin.host")
+        assert daemon.stop() == 0

@@ -1,5 +1,6 @@
 """The chart renders what the daemons accept."""
 
+from base64 import b64decode
 from pathlib import Path
 from shutil import copytree, ignore_patterns
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from shale.core.token_hash import token_hash
 from shale.service.config.settings import load_settings
 from shale.service.exit_codes import ExitCode
 from shale_cli.framework.daemons import DAEMONS, settings_class
@@ -35,7 +37,9 @@ SECRETS = {
     "store__secret_access_key": "hidden",
     "http__bearer_token": "t" * 16,
     "tokens__read": "one two",
+    "tokens__write": token_hash("two and a half"),
     "tokens__admin": "three",
+    "standby__token": "five",
     "admin__bearer_token": "four",
 }
 
@@ -64,6 +68,7 @@ def test_the_default_chart_has_three_deployments() -> None:
         ((*MINIMAL, "--set", "gc.mode=job"), "daemon"),
         ((*MINIMAL, "--set", "auth.roleKeys.read=readers"), "auth.existingSecret"),
         ((*MINIMAL, "--set", "auth.existingSecret=tokens", "--set", "auth.secretKey="), "auth.roleKeys"),
+        ((*MINIMAL, "--set", "auth.existingSecret=tokens", "--set", "auth.insecure=true"), "auth.insecure"),
         ((*MINIMAL, "--set", "auth.existingSecret=tokens", "--set", "auth.roleKeys.root=readers"), "root"),
         ((*MINIMAL, "--set", "databases[0].name=a,databases[0].url=s3://b/a"), "give one of them"),
         (("--set", "databases[0].name=a,databases[1].name=a", "--set", "databases[0].url=s3://b/a"), "url"),
@@ -227,6 +232,46 @@ def test_tokens_with_a_role_need_no_other_token() -> None:
         assert source["secret"] == {"name": "tokens", "items": [{"key": "apps", "path": "tokens__write"}]}
 
 
+def test_the_chart_makes_tokens_and_daemons_get_hashes() -> None:
+    """The cluster's own tokens are kept: ``lookup`` finds them, which takes a cluster."""
+    objects = render(*MINIMAL)
+    data = {name: b64decode(text).decode() for name, text in objects["Secret", "tokens"]["data"].items()}
+    for name in ("token", "admin-token"):
+        assert len(data[name]) == 48
+        assert data[f"{name}-hash"] == token_hash(data[name])
+    assert data["token"] != data["admin-token"]
+    for template in pod_templates(objects).values():
+        (volume,) = [each for each in template["spec"]["volumes"] if each["name"] == "secrets"]
+        (source,) = volume["projected"]["sources"]
+        assert source["secret"] == {
+            "name": "r-shale-tokens",
+            "items": [
+                {"key": "token-hash", "path": "tokens__write"},
+                {"key": "admin-token-hash", "path": "tokens__admin"},
+            ],
+        }
+
+
+def test_a_standby_gets_a_token_to_ask_with() -> None:
+    pods = pod_templates(render(*MINIMAL, "--set", "writer.standby.enabled=true"))
+    for name in ("writer", "writer-standby"):
+        (volume,) = [each for each in pods[name]["spec"]["volumes"] if each["name"] == "secrets"]
+        assert {"key": "token", "path": "standby__token"} in volume["projected"]["sources"][0]["secret"]["items"]
+
+
+def test_a_release_may_be_insecure_on_purpose(tmp_path: Path) -> None:
+    objects = render(*MINIMAL, "--set", "auth.insecure=true")
+    assert ("Secret", "tokens") not in objects
+    settings = taken(objects, objects["Deployment", "writer"]["spec"]["template"], tmp_path)
+    assert settings.auth.insecure
+    assert settings.data_tokens() == []
+    assert settings.admin.require_token
+    notes = notes_of(tmp_path, *MINIMAL, "--set", "auth.insecure=true")
+    assert "every call below /v1/admin/ is refused" in notes
+    assert "every client that reaches them reads and writes" in notes
+    assert "curl -X PUT --data" in notes
+
+
 def test_the_token_of_the_admin_port_has_a_secret_of_its_own(tmp_path: Path) -> None:
     objects = render(*MINIMAL, "--set", "auth.admin.existingSecret=operators,auth.admin.secretKey=token")
     for role in ("writer", "compactor", "gc"):
@@ -270,9 +315,8 @@ def test_the_notes_after_an_installation(name: str, tmp_path: Path) -> None:
     assert "helm -n default test r" in notes
     if name == "minimal":
         assert "rollout status deploy/r-shale-writer" in notes
-        assert "every call below /v1/admin/ is refused" in notes
-        assert "every client that reaches them reads and writes" in notes
-        assert "curl -X PUT --data" in notes
+        assert "TOKEN=$(kubectl -n default get secret r-shale-tokens -o jsonpath='{.data.token}' | base64 -d)" in notes
+        assert "is refused" not in notes
     else:
         assert "rollout status deploy/r-shale-orders-writer" in notes
         assert "is refused" not in notes

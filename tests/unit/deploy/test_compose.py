@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from deploy.compose import alert_receiver
+from deploy.compose import alert_receiver, make_tokens
 from shale.service.config.sections import DatabaseSection
 from shale.sst.budget import DEFAULT_CAPACITY_BYTES
 from shale_reader.settings import ReaderSettings
@@ -113,13 +113,23 @@ def limit(service: str) -> int:
     return int(found[2].removesuffix("g")) * 1024 * MIB
 
 
-def test_daemons_have_an_admin_token() -> None:
-    daemons = [each for name, each in SERVICES.items() if each.get("command", [""])[0] == name]
+def test_daemons_wait_for_tokens_and_have_their_hashes() -> None:
+    daemons = [name for name, each in SERVICES.items() if each.get("command", [""])[0] == name]
     assert len(daemons) == 5
-    for each in daemons:
-        environment = each["environment"]
-        assert environment["SHALE_ADMIN__REQUIRE_TOKEN"] == "true"
-        assert environment["SHALE_ADMIN__BEARER_TOKEN"] == environment["SHALE_ADMIN_TOKEN"]
+    for name in (*daemons, "spark-driver"):
+        environment = SERVICES[name]["environment"]
+        mounted = mounts(name)
+        assert SERVICES[name]["depends_on"]["tokens"] == {"condition": "service_completed_successfully"}
+        assert mounted[environment["SHALE_SECRETS_DIR"]] == "secrets"
+        assert mounted[str(Path(environment["SHALE_ADMIN_TOKEN_FILE"]).parent)] == "tokens"
+        assert all(str(each).endswith(":ro") for each in SERVICES[name]["volumes"])
+    assert mounts("tokens")[str(make_tokens.HASHES)] == "secrets"
+    assert mounts("tokens")[str(make_tokens.TOKENS)] == mounts("demo-load")[str(make_tokens.TOKENS)] == "tokens"
+    dockerfile = (REPOSITORY / "Dockerfile").read_text()
+    for folder in (make_tokens.HASHES, make_tokens.TOKENS):
+        assert dockerfile.count(f"chown 10001:10001 /var/cache/shale {make_tokens.TOKENS} {make_tokens.HASHES}") == 2, (
+            f"a new volume has the owner of {folder} in the image"
+        )
 
 
 def test_alerts_go_to_the_receiver() -> None:

@@ -9,11 +9,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from deploy.compose import load
+from deploy.compose import load, make_tokens
 from deploy.compose.alert_receiver import line_of
+from shale.core.token_hash import token_hash
 from tests.paths import REPOSITORY
 
 ALERT = {
@@ -62,3 +64,24 @@ def test_the_load_writes_different_orders_of_a_bounded_set() -> None:
     assert all(b"order/0000000" <= key < b"order/%07d" % load.ORDERS for key in keys)
     assert 10 < sum(op[0] == "delete" for op in ops) < 100
     assert json.loads(base64.b64decode(ops[0][2]))["state"] in load.STATES
+
+
+def test_tokens_are_made_once_and_daemons_get_their_hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens, hashes = tmp_path / "tokens", tmp_path / "hashes"
+    tokens.mkdir()
+    hashes.mkdir()
+    for variable in make_tokens.VARIABLES.values():
+        monkeypatch.delenv(variable, raising=False)
+    make_tokens.make(tokens, hashes)
+    first = {file.name: file.read_text() for file in tokens.iterdir()}
+    assert first.keys() == {"write", "admin"}
+    assert first["write"] != first["admin"]
+    for role, token in first.items():
+        assert len(bytes.fromhex(token)) >= 16
+        assert (hashes / f"tokens__{role}").read_text() == token_hash(token)
+    monkeypatch.setenv("SHALE_TOKEN", "mine")
+    make_tokens.make(tokens, hashes)
+    assert (tokens / "admin").read_text() == first["admin"]
+    assert (tokens / "write").read_text() == "mine"
+    assert (hashes / "tokens__write").read_text() == token_hash("mine")
+    assert {file.name for file in hashes.iterdir()} == {"tokens__write", "tokens__admin"}

@@ -52,8 +52,8 @@ SLATEDB_KEYS = frozenset(
 )  # fmt: skip
 SHARED_SECTIONS = frozenset(
     {
-        "database", "store", "encryption", "admin", "audit", "log", "shutdown", "ready", "metrics", "http", "resp",
-        "spark", "filters", "disk_cache", "merge_operator", "segment_extractor", "tokens", "wal",
+        "database", "store", "encryption", "admin", "audit", "auth", "log", "shutdown", "ready", "metrics", "http",
+        "resp", "spark", "filters", "disk_cache", "merge_operator", "segment_extractor", "tokens", "wal",
     }
 )  # fmt: skip
 """Sections that several daemons share; a daemon without such a section ignores it."""

@@ -10,9 +10,8 @@ import os
 import tomllib
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
@@ -25,6 +24,8 @@ from shale.format.blocks.transform import BlockTransformer
 from shale.protocol.options import MissingBoundary
 from shale.service.access import Role, TokenRole
 from shale.service.config import config_sources
+from shale.service.config.access.auth_section import AuthSection
+from shale.service.config.access.exposed_ports import ListeningPort, exposed_ports
 from shale.service.config.access.tokens import TokensSection
 from shale.service.config.admin_section import AdminSection
 from shale.service.config.audit_section import AuditSection
@@ -46,11 +47,6 @@ from shale.service.config.shutdown_section import ShutdownSection
 from shale.service.config.source_names import SECRETS_DIR
 from shale.service.config.tracing_section import TracingSection
 from shale.service.memory.section import MemoryPlan, MemorySection, MemoryShares, plan_memory
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-Options = TypeVar("Options", bound="DataclassInstance")
 
 _WEAKEST_FIRST = ("files", "secrets", "environment")
 
@@ -77,6 +73,7 @@ class DaemonSettings(BaseSettings):
     encryption: EncryptionSection | None = None
     manifest: ManifestSection = ManifestSection()
     admin: AdminSection = AdminSection()
+    auth: AuthSection = AuthSection()
     tokens: TokensSection = TokensSection()
     audit: AuditSection = AuditSection()
     log: LogSection = LogSection()
@@ -111,6 +108,12 @@ class DaemonSettings(BaseSettings):
         A token of another port shows that not all clients are trusted, so it closes the admin port, too.
         """
         return self.admin.require_token
+
+    def listening_ports(self) -> list[ListeningPort]:
+        """Return the ports that the daemon opens.  A closed admin port serves only health and metrics."""
+        is_protected = bool(self.admin_tokens()) or self.requires_admin_token()
+        remedy = "tokens.admin (or admin.bearer_token, or admin.require_token = true)"
+        return [ListeningPort("admin", self.admin.host, is_protected, remedy)]
 
     def needs_conditional_update(self) -> bool:
         """Whether the store must support conditional updates; not needed without boundary files."""
@@ -189,27 +192,6 @@ class BoundaryFilesSettings(BoundarySettings):
         return self.boundary_files_enabled
 
 
-def options_from(options_cls: type[Options], settings: BaseModel, **values: object) -> Options:
-    """Build an options dataclass from equally named settings.
-
-    The option ``x``, or ``x_s`` in seconds, takes the setting ``x``.  Options without a setting keep their default.
-
-    Args:
-        options_cls: the dataclass to build.
-        settings: the settings or the section with the values.
-        values: options whose value is not that of an equally named setting.
-
-    Raises:
-        InvalidRequestError: the options are out of range or contradict each other.
-    """
-    known = type(settings).model_fields
-    for field in fields(options_cls):
-        name = field.name if field.name in known else field.name.removesuffix("_s")
-        if field.name not in values and name in known:
-            values[field.name] = getattr(settings, name)
-    return options_cls(**values)
-
-
 S = TypeVar("S", bound=DaemonSettings)
 
 
@@ -273,6 +255,10 @@ def load_settings(settings_cls: type[S], argv: Sequence[str]) -> LoadedSettings[
     too_large = [f"{'.'.join(names)}: the number is too large" for names in too_large_integers(settings)]
     if too_large:
         raise SettingsError(too_large)
+    exposed = [] if settings.auth.insecure else list(exposed_ports(settings.listening_ports()))
+    if exposed:
+        layers = _all_layers(settings_cls, command_line)
+        raise SettingsError([f"{'.'.join(names)}: {problem}{_place(names, layers)}" for names, problem in exposed])
     unknown = config_sources.read_environment(settings_cls.ROLE, settings_cls, os.environ)[1]
     digest = hashlib.sha256(settings.model_dump_json(exclude={"config"}).encode()).hexdigest()
     return LoadedSettings(settings, tuple(unknown), digest[:8], memory)
@@ -360,10 +346,7 @@ def command_line_value(text: str) -> Any:
 
 
 def _problems(error: ValidationError, settings_cls: type[DaemonSettings], command_line: ConfigLayer) -> Iterator[str]:
-    all_layers = [command_line]
-    all_layers += [
-        _layer(name, settings_cls, command_line.values.get("config")) for name in ("environment", "secrets", "files")
-    ]
+    all_layers = _all_layers(settings_cls, command_line)
     for each in error.errors(include_url=False, include_context=False, include_input=False):
         names = tuple(str(part) for part in each["loc"])
         message = str(each["msg"]).removeprefix("Value error, ")
@@ -374,6 +357,12 @@ def _problems(error: ValidationError, settings_cls: type[DaemonSettings], comman
             if names == ("database",):
                 message = "no database given: use --url, SHALE_URL or [database] url"
         yield f"{'.'.join(names)}: {message}{_place(names, all_layers)}" if names else message
+
+
+def _all_layers(settings_cls: type[DaemonSettings], command_line: ConfigLayer) -> list[ConfigLayer]:
+    """Return all layers, the strongest first."""
+    config = command_line.values.get("config")
+    return [command_line, *(_layer(name, settings_cls, config) for name in reversed(_WEAKEST_FIRST))]
 
 
 def _place(names: Names, all_layers: Sequence[ConfigLayer]) -> str:

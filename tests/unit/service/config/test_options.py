@@ -7,8 +7,9 @@ import pytest
 
 from shale.engine.options import DbOptions
 from shale.engine.reader.options import ReaderOptions
+from shale.service.config.engine_options import options_from
 from shale.service.config.section import Section
-from shale.service.config.settings import DaemonSettings, options_from
+from shale.service.config.settings import DaemonSettings
 from shale_reader.settings import ReaderSettings
 from shale_writer.settings import WriterSettings
 
