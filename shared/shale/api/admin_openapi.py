@@ -64,7 +64,7 @@ LOG_LEVEL: Json = {
             "operationId": "setLogLevel",
             "summary": "Set the log level of this process until it ends.",
             "requestBody": _given({"oneOf": [_LEVEL, _LEVELS]}, required=True),
-            "responses": {"200": _answered("The level.", _LEVEL), "400": {"description": "Unknown level."}},
+            "responses": {"200": _answered("The level.", _LEVEL), **problems("400", "408", "413")},
         },
     }
 }

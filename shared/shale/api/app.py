@@ -93,6 +93,8 @@ class Api:
         for name, methods, role in (*routes, Route("openapi", {"GET": self._serve_openapi})):
             path = by_name.setdefault(name, _Path(name, {}))
             path.methods.update({method: (handler, role) for method, handler in methods.items()})
+            if "GET" in methods:  # the server sends no body in answer to HEAD
+                path.methods.setdefault("HEAD", path.methods["GET"])
         self._names = frozenset(by_name)
         self._kv = by_name.get("kv", _UNKNOWN_ROUTE)
         self._snapshot = by_name.get("snapshot", _UNKNOWN_ROUTE)
@@ -186,7 +188,7 @@ class Api:
         if not route.methods:
             raise Problem(HTTPStatus.NOT_FOUND, "no such path; see /openapi.json")
         if handler is None:
-            allowed = {"Allow": ", ".join(route.methods)}
+            allowed = {"Allow": ", ".join(sorted(route.methods))}
             raise Problem(HTTPStatus.METHOD_NOT_ALLOWED, f"{call.method} is not allowed on this path", headers=allowed)
         if self.draining:
             problem = busy("the process is stopping")

@@ -13,16 +13,17 @@ from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Receive, Scope, Send
 
 from shale.env import Env, Ids
 from shale.service.access import AccessTokens
+from shale.service.admin_calls import body_budget, with_problem_responses
 from shale.service.audit import AuditMiddleware
 from shale.service.build import FORMATS, revision, version
 from shale.service.health import Health, HealthReport
 from shale.service.http.bearer import READING_METHODS, BearerAuthMiddleware
-from shale.service.http.problems import Problem, response
+from shale.service.http.problems import Problem, bad_request, response
 from shale.service.shutdown import FinalScrapes
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
@@ -57,6 +58,7 @@ class AdminApp:
         self._health = health
         self._metrics = metrics
         self._scrapes = scrapes
+        self._bodies = body_budget()
         self._app = Starlette(
             routes=[
                 Route("/metrics", self._serve_metrics),
@@ -64,9 +66,9 @@ class AdminApp:
                 Route("/readyz", self._health_route(health.ready)),
                 Route("/startupz", self._health_route(health.startup)),
                 Route("/statusz", self._serve_status),
-                Route("/v1/admin/log-level", self._log_level, methods=["GET", "PUT"]),
+                Route("/v1/admin/log-level", with_problem_responses(self._log_level), methods=["GET", "PUT"]),
             ],
-            exception_handlers={HTTPException: _not_served},
+            exception_handlers={HTTPException: self._not_served},
         )
         protected = BearerAuthMiddleware(self._serve, PREFIX, self.tokens)
         self.asgi = AuditMiddleware(protected, PREFIX, self.tokens, metrics, Env.system().ids if ids is None else ids)
@@ -119,13 +121,26 @@ class AdminApp:
 
     async def _log_level(self, request: Request) -> Response:
         if request.method == "PUT":
-            body = await request.body()
-            level = _level_of(body)
+            with await self._bodies.read(request.receive) as body:
+                level = _level_of(body.data)
             if level not in LEVELS:
-                return json_response({"title": 'the body is {"level": …}, one of ' + ", ".join(LEVELS)}, status=400)
+                raise bad_request('the body is {"level": …}, one of ' + ", ".join(LEVELS))
             set_level(level)
             log.info(Event.CONFIG_RELOADED, key="log.level", level_now=level)
         return json_response({"level": level_name()})
+
+    async def _not_served(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        detail = f"{request.method} {request.url.path}: {error.detail.lower()} on the admin port of this process"
+        headers = dict(error.headers or {})
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers["Allow"] = ", ".join(self._methods_of(request.scope))
+        return response(Problem(HTTPStatus(error.status_code), detail, headers=headers))
+
+    def _methods_of(self, scope: Scope) -> list[str]:
+        """Return the methods of a path: of all its routes, not only of the first one."""
+        routes = [route for route in self._app.routes if route.matches(scope)[0] is not Match.NONE]
+        return sorted({method for route in routes for method in getattr(route, "methods", None) or ()})
 
 
 def json_response(content: Mapping[str, Any], *, status: int = 200) -> Response:
@@ -155,13 +170,7 @@ def register_process_metrics(metrics: Metrics, *, role: str, settings_hash: str,
     metrics.gauge("shale_config_last_reload_timestamp_seconds").set(started_s)
 
 
-async def _not_served(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    detail = f"{request.method} {request.url.path}: {error.detail.lower()} on the admin port of this process"
-    return response(Problem(HTTPStatus(error.status_code), detail, headers=error.headers))
-
-
-def _level_of(body: bytes) -> str:
+def _level_of(body: bytes | bytearray) -> str:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError:

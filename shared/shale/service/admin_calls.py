@@ -11,11 +11,13 @@ from starlette.responses import Response
 from shale.errors import InvalidDbState, ShaleError, UnknownCheckpoint
 from shale.service.http.bodies import BodyBudget, BodyPace
 from shale.service.http.documents import is_msgpack
-from shale.service.http.problems import Problem, bad_request, problem_from, response
+from shale.service.http.problems import Problem, bad_request, problem_from, response, too_large
 
 SCHEMA_VERSION = 1
 BODY_MAX_BYTES = 256 * 1024
 BODIES_MAX_BYTES = 4 * BODY_MAX_BYTES
+ELEMENTS_MAX = 16_384
+"""An element takes up to 80 times its bytes once it is decoded."""
 SILENCE_MAX_S = 10.0
 BODY_MAX_S = 60.0
 
@@ -86,6 +88,8 @@ async def json_value(request: Request, budget: BodyBudget) -> Any:
     if is_msgpack(request.headers.get("content-type")):
         raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send application/json")
     with await budget.read(request.receive) as body:
+        if sum(body.data.count(byte) for byte in b",:[{") > ELEMENTS_MAX:
+            raise too_large(f"the body has more than {ELEMENTS_MAX} elements")
         try:
             return orjson.loads(body.data) if body.data else None
         except orjson.JSONDecodeError as error:

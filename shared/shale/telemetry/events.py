@@ -29,6 +29,7 @@ class Event(StrEnum):
     ADMIN_CALL_COMPLETED = "admin.call.completed", "info"
     ADMIN_CALL_FAILED = "admin.call.failed", "info"
     ADMIN_CALL_REFUSED = "admin.call.refused", "warning"
+    HTTP_REQUEST_REFUSED = "http.request.refused", "debug"
     AUDIT_WRITE_FAILED = "audit.write.failed", "error"
     CONFIG_RELOADED = "config.reloaded", "info"
     AUTH_INSECURE = "auth.insecure", "warning"

@@ -201,6 +201,17 @@ async def test_head_tells_of_a_row_what_get_tells() -> None:
         assert (await port.client.head("/v1/kv/b")).status_code == 404
 
 
+@pytest.mark.parametrize("path", ["/v1/kv/a", "/v1/batch", "/v1/writer", "/v1/snapshots/x", "/openapi.json"])
+async def test_a_method_that_a_path_has_not_is_told_which_ones_it_has(path: str) -> None:
+    methods = ("GET", "HEAD", "OPTIONS", "PUT", "POST", "PATCH", "DELETE", "TRACE")
+    async with open_port() as port:
+        answers = {method: await port.client.request(method, path) for method in methods}
+        allowed = sorted(method for method, answer in answers.items() if answer.status_code != 405)
+        for method in set(methods) - set(allowed):
+            assert answers[method].headers["allow"] == ", ".join(allowed)
+        assert ("GET" in allowed) is ("HEAD" in allowed)
+
+
 async def test_many_large_values_are_not_read_to_the_end() -> None:
     async with open_port(limits={"max_body_bytes": "1MiB", "max_inflight_bytes": "2MiB"}) as port:
         keys = [b"%04d" % number for number in range(400)]

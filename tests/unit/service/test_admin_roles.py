@@ -55,6 +55,30 @@ async def test_changing_the_log_level_needs_the_role_admin() -> None:
         assert "role admin; the role of this token is write" in problem(refused, 403)["detail"]
 
 
+METHODS = ("GET", "HEAD", "OPTIONS", "PUT", "POST", "PATCH", "DELETE", "TRACE")
+
+
+@pytest.mark.parametrize("path", ["/v1/admin/log-level", "/v1/admin/two", "/metrics"])
+async def test_a_method_that_a_path_has_not_is_told_which_ones_it_has(path: str) -> None:
+    app = admin_app()
+    app.add_route(Route("/v1/admin/two", _flush, methods=["GET"]))
+    app.add_route(Route("/v1/admin/two", _flush, methods=["POST"]))
+    async with admin_client(app) as client:
+        answers = {method: await client.request(method, path) for method in METHODS}
+        allowed = [method for method, answer in answers.items() if answer.status_code != 405]
+        assert len(allowed) < len(METHODS)
+        for method in METHODS:
+            if method not in allowed:
+                assert answers[method].headers["allow"] == ", ".join(sorted(allowed))
+
+
+async def test_a_log_level_that_is_none_is_a_problem() -> None:
+    async with admin_client(admin_app()) as client:
+        assert "one of debug" in problem(await client.put("/v1/admin/log-level", content=b"{"), 400)["detail"]
+        large = await client.put("/v1/admin/log-level", content=bytes(1 << 20))
+        assert "more than" in problem(large, 413)["detail"]
+
+
 @pytest.mark.parametrize("path", ["/metrics", "/livez", "/startupz", "/readyz", "/statusz"])
 async def test_probes_and_metrics_need_no_token(path: str) -> None:
     async with admin_client(admin_app(Role.ADMIN)) as client:

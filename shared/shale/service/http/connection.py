@@ -3,12 +3,10 @@
 import asyncio
 from collections.abc import MutableMapping
 from http import HTTPStatus
-from typing import Any, cast
+from typing import Any
 
-import orjson
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
-
-from shale.service.http.problems import MEDIA_TYPE, Problem, busy, document, retry_after_s
+from shale.service.http.ordered_connection import OrderedProtocol
+from shale.service.http.problems import Problem, busy
 
 HEAD_BYTES_MAX = 128 * 1024
 """Limit for the request line and headers of one request; the HTTP parser itself has none."""
@@ -37,7 +35,7 @@ def close_at_shutdown(scope: MutableMapping[str, Any]) -> None:
         extension["call"]()
 
 
-class BoundedProtocol(HttpToolsProtocol):
+class BoundedProtocol(OrderedProtocol):
     """A connection that closes when its client stalls within a request or sends endless headers."""
 
     connections_max: int | None = None
@@ -46,6 +44,8 @@ class BoundedProtocol(HttpToolsProtocol):
     _unread_bytes = 0
     _unread_timer: asyncio.TimerHandle | None = None
     _is_in_head = False
+    _heads = 0
+    """Requests whose headers have begun."""
     _head_bytes = 0
     _head_timer: asyncio.TimerHandle | None = None
 
@@ -54,7 +54,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._extensions = {_ABORT: {"call": transport.abort}, _ENDLESS: {"call": self._set_endless}}
         if self.connections_max is not None and len(self.connections) > self.connections_max:
-            self._refuse(busy(f"more than {self.connections_max} connections"))
+            self._refuse(busy(f"more than {self.connections_max} connections"), linger=False)
             return
         self.timeout_keep_alive_task = self.loop.call_later(HEAD_S, self.timeout_keep_alive_handler)
 
@@ -78,6 +78,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Note the start of the headers of a request."""
         self._is_in_head = True
+        self._heads += 1
         super().on_message_begin()
         self.scope["extensions"] = self._extensions  # type: ignore[typeddict-item]  # ASGI leaves names to servers
 
@@ -89,6 +90,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Start the timer for unread data after a response."""
         super().on_response_complete()
+        self._watch_head()
         if self._unread_timer is None and self.transport.get_write_buffer_size():
             self._expect_reading()
 
@@ -107,20 +109,20 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Count the bytes of headers and limit them."""
-        if self.transport.is_closing():
-            return
+        # All bytes are of one head if it goes on, or if it is the first after a whole request.
+        of_head = self._heads if self._is_in_head or self._is_in_body() else self._heads + 1
         super().data_received(data)
-        if self._is_in_head and not self.transport.is_closing():
+        if self._is_in_head and self._heads == of_head:
             self._head_bytes += len(data)
-            if self._head_bytes > HEAD_BYTES_MAX:
+            if self._head_bytes > HEAD_BYTES_MAX and not self._is_refused:
                 status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
                 self._refuse(Problem(status, f"the headers have more than {HEAD_BYTES_MAX} bytes"))
-            elif self._head_timer is None:
-                self._head_timer = self.loop.call_later(HEAD_S, self._too_slow)
+        self._watch_head()
 
-    def send_400_response(self, msg: str) -> None:
-        """Answer 400 to data that is not HTTP."""
-        self._refuse(Problem(HTTPStatus.BAD_REQUEST, msg))
+    def _watch_head(self) -> None:
+        """Start the timer of headers that have begun, unless they wait for earlier requests."""
+        if self._is_in_head and self._head_timer is None and not (self._unparsed or self._is_refused):
+            self._head_timer = self.loop.call_later(HEAD_S, self._too_slow)
 
     def _too_slow(self) -> None:
         self._refuse(Problem(HTTPStatus.REQUEST_TIMEOUT, f"the headers took more than {HEAD_S:g} s"))
@@ -132,16 +134,6 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head_timer.cancel()
             self._head_timer = None
 
-    def _refuse(self, problem: Problem) -> None:
+    def _refuse(self, problem: Problem, *, linger: bool = True) -> None:
         self._head_is_over()
-        body = orjson.dumps(document(problem))
-        cycle = cast("RequestResponseCycle | None", self.cycle)
-        if cycle is None or cycle.response_complete:  # otherwise another response is being sent
-            pause_s = retry_after_s(problem.status)
-            retry = "" if pause_s is None else f"retry-after: {pause_s}\r\n"
-            head = (
-                f"HTTP/1.1 {problem.status.value} {problem.status.phrase}\r\ncontent-type: {MEDIA_TYPE}\r\n"
-                f"content-length: {len(body)}\r\n{retry}connection: close\r\n\r\n"
-            )
-            self.transport.write(head.encode("ascii") + body)
-        self.transport.close()
+        super()._refuse(problem, linger=linger)
