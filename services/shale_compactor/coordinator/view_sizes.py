@@ -16,6 +16,7 @@ from shale.concurrency.gather import gather
 from shale.errors import CorruptionError
 from shale.format.blocks.section import open_section
 from shale.format.blocks.transform import BlockTransformer
+from shale.format.sst.image_limits import IMAGE_BYTES_USUAL
 from shale.format.sst.index import decode_index
 from shale.sst.paths import SstPaths
 from shale.store.port import ObjectStore
@@ -62,7 +63,15 @@ class ViewSizes:
         if stored is None:
             return view.sst.estimated_size_bytes
         try:
-            image = open_section(stored, info.compression, key, info.index_offset, transformer=self._transformer)
+            image = open_section(
+                stored,
+                info.compression,
+                key,
+                info.index_offset,
+                transformer=self._transformer,
+                image_max=IMAGE_BYTES_USUAL,
+                kind="index",
+            )
             index = decode_index(image, data_len=info.data_len, path=key, offset=info.index_offset)
         except CorruptionError:
             return view.sst.estimated_size_bytes  # A compaction of the SST reports it.

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shale.format.blocks.decoder import StoredBlocks, open_blocks
+from shale.format.blocks.decoder import StoredBlocks, stored_images
 from shale.sst.meta import SstMeta
 from shale.sst.slot import SstSlot
 from shale.store.port import LocalObject
-from shale.types import Compression, KeyRange
+from shale.types import KeyRange
 
 if TYPE_CHECKING:
     from shale.kernels.rows import U8
@@ -57,11 +57,4 @@ class DirectReader:
         if file.read_into(data, start) != len(data):
             self._file = None
             return None
-        return open_blocks(
-            data,
-            offsets,
-            version=slot.sst.format_version,
-            compression=Compression.NONE,
-            path=slot.path,
-            visible=visible,
-        )
+        return stored_images(data, offsets, version=slot.sst.format_version, path=slot.path, visible=visible)

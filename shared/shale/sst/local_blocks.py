@@ -57,7 +57,7 @@ class LocalBlocks:
         start, end = meta.index.offsets[block : block + 2].tolist()
         if end - start > _BYTES_MAX or (stored := local.read(slot, start, end)) is None:
             return None
-        image = self._open_image(slot, stored, local.buffer_address)
+        image = self._open_image(slot, meta, stored, local.buffer_address)
         if image is None:
             slot.files.clear()
             return None
@@ -75,7 +75,7 @@ class LocalBlocks:
         bounds = meta.index.offsets
         spans = np.stack([bounds[blocks], bounds[1:][blocks]], axis=1)
         for first, last in _runs(spans):
-            count = self._run_now(slot, blocks[first:last], spans[first:last])
+            count = self._run_now(slot, meta, blocks[first:last], spans[first:last])
             self._counts.block_misses += count
             if count < last - first:
                 return first + count
@@ -90,7 +90,7 @@ class LocalBlocks:
         bounds = meta.index.offsets[first : last + 1]
         spans = np.empty((last - first, 2), np.int64)
         spans[:, 0], spans[:, 1] = bounds[:-1], bounds[1:]
-        count = self._run_now(slot, range(first, last), spans)
+        count = self._run_now(slot, meta, range(first, last), spans)
         self._counts.block_misses += count
         return count == last - first
 
@@ -106,37 +106,45 @@ class LocalBlocks:
         self._note_read(len(into))
         return True
 
-    def _run_now(self, slot: SstSlot, blocks: Sequence[int], spans: I64) -> int:
+    def _run_now(self, slot: SstSlot, meta: SstMeta, blocks: Sequence[int], spans: I64) -> int:
         """Read blocks that lie near each other; see ``read_many_now``."""
         start, end = int(spans[0, 0]), int(spans[-1, 1])
         local = self._local
         if local is None or end - start > _BYTES_MAX or (stored := local.read(slot, start, end)) is None:
             return 0
         self._note_read(end - start)
-        images = self._open_images(slot, stored, local.buffer_address, spans - start)
+        images = self._open_images(slot, meta, stored, local.buffer_address, spans - start)
         self._cache.put_blocks(slot, blocks[: len(images)], images)
         if len(images) < len(blocks):
             slot.files.clear()
         return len(images)
 
-    def _open_image(self, slot: SstSlot, stored: memoryview, address: int) -> bytes | None:
+    def _open_image(self, slot: SstSlot, meta: SstMeta, stored: memoryview, address: int) -> bytes | None:
         """Return the image of a block; ``None`` if it is damaged."""
         if self.are_images(slot):
             image = compiled.open_image(address, len(stored))
             return image if type(image) is bytes else None
         try:
-            return bytes(open_section(stored, slot.sst.info.compression, slot.path, 0, transformer=self._transformer))
+            return bytes(
+                open_section(
+                    stored,
+                    slot.sst.info.compression,
+                    slot.path,
+                    transformer=self._transformer,
+                    image_max=meta.block_image_max,
+                )
+            )
         except CorruptionError:
             return None
 
-    def _open_images(self, slot: SstSlot, stored: memoryview, address: int, spans: I64) -> list[bytes]:
+    def _open_images(self, slot: SstSlot, meta: SstMeta, stored: memoryview, address: int, spans: I64) -> list[bytes]:
         """Return the images of blocks up to the first one that is damaged; ``spans``: where they are in ``stored``."""
         if self.are_images(slot):
             opened: list[bytes] = [b""] * len(spans)
             return opened[: compiled.open_images(opened, len(spans), address, address_of(spans))]
         images: list[bytes] = []
         for start, end in spans.tolist():
-            image = self._open_image(slot, stored[start:end], address + start)
+            image = self._open_image(slot, meta, stored[start:end], address + start)
             if image is None:
                 break
             images.append(image)

@@ -14,6 +14,7 @@ from shale.format.blocks.section import CRC_SIZE, open_section
 from shale.format.blocks.transform import BlockTransformer
 from shale.format.sst.filter import NO_FILTERS, Filters, decode_filters
 from shale.format.sst.filter_policy import PrefixExtractor
+from shale.format.sst.image_limits import block_image_max, filter_image_max, index_image_max, stats_image_max
 from shale.format.sst.index import BlockIndex, decode_index
 from shale.format.sst.stats import SstStats, decode_stats
 from shale.kernels.rows import I64
@@ -36,6 +37,11 @@ class SstMeta:
         """The memory it takes."""
         blocks = 0 if self.stats is None else self.stats.blocks.nbytes
         return self.index.size_bytes + self.filters.size_bytes + blocks
+
+    @property
+    def block_image_max(self) -> int | None:
+        """The most bytes that an unpacked block can have; ``None``: unknown."""
+        return block_image_max(self.stats)
 
 
 def meta_span(info: SstInfo, path: str, *, filters: bool = True) -> tuple[int, int]:
@@ -72,22 +78,25 @@ def decode_meta(
     """
     view = memoryview(data)
 
-    def section(offset: int, length: int) -> BytesLike:
+    def section(kind: str, offset: int, length: int, image_max: int | None) -> BytesLike:
         stored = view[offset - start : offset - start + length]
-        return open_section(stored, info.compression, path, offset, transformer=transformer)
+        return open_section(
+            stored, info.compression, path, offset, transformer=transformer, image_max=image_max, kind=kind
+        )
 
-    index = decode_index(
-        section(info.index_offset, info.index_len), data_len=info.data_len, path=path, offset=info.index_offset
-    )
+    stats = None
+    if info.stats_len:
+        image = section("stats", info.stats_offset, info.stats_len, stats_image_max())
+        stats = decode_stats(image, path=path, offset=info.stats_offset)
+    image = section("index", info.index_offset, info.index_len, index_image_max(stats))
+    index = decode_index(image, data_len=info.data_len, path=path, offset=info.index_offset)
     decoded_filters = NO_FILTERS
     if filters and info.filter_len:
         # Filters share the memory of their image: a copy, so that they do not keep all bytes read.
-        bits = bytes(section(info.filter_offset, info.filter_len))
+        bits = bytes(section("filter", info.filter_offset, info.filter_len, filter_image_max(stats)))
         decoded_filters = decode_filters(bits, info.filter_format, extractors, path=path, offset=info.filter_offset)
-    stats = None
-    if info.stats_len:
-        image = section(info.stats_offset, info.stats_len)
-        stats = decode_stats(image, path=path, offset=info.stats_offset).totals()
+    if stats is not None:
+        stats = stats.totals()
     return SstMeta(index, decoded_filters, stats)
 
 

@@ -3,13 +3,13 @@
 import contextlib
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import anyio
 
 from shale.concurrency.background_tasks import BackgroundTasks
-from shale.core.bytes_like import BytesLike
 from shale.env import Env
 from shale.errors import CorruptionError, SstMissing
 from shale.format.blocks.decoder import StoredBlocks, decode_blocks, decode_images, images_as_blocks, open_blocks
@@ -27,7 +27,7 @@ from shale.sst.slot import SstSlot
 from shale.store.port import LocalObject, ObjectStore
 from shale.telemetry import tracing
 from shale.telemetry.metrics import Metrics
-from shale.types import Compression, KeyRange, Manifest, Sst, Ulid
+from shale.types import EVERYTHING, Compression, KeyRange, Manifest, Sst, Ulid
 
 if TYPE_CHECKING:
     from shale.sst.disk_cache import DiskCache
@@ -184,13 +184,19 @@ class SstReader:
             slot.touched[first:last] = b"\x01" * (last - first)
             return [slot.images[block] for block in range(first, last)]
         self.counts.block_misses += last - first
-        offsets = [int(offset) for offset in meta.index.offsets[first : last + 1]]
-        images = []
+        offsets, images = meta.index.offsets[first : last + 1].tolist(), []
+        open_block = partial(
+            open_section,
+            compression=slot.sst.info.compression,
+            path=slot.path,
+            transformer=self._transformer,
+            image_max=meta.block_image_max,
+        )
         with self._reading(slot, "sst.blocks"):
             data = memoryview(await self._read(slot, offsets[0], offsets[-1]))
             for block, start, end in zip(range(first, last), offsets, offsets[1:], strict=False):
                 stored = data[start - offsets[0] : end - offsets[0]]
-                image = bytes(self._open_section(slot, stored, start))
+                image = bytes(open_block(stored, offset=start))
                 if keep:
                     self.cache.put_block(slot, block, image)
                 images.append(image)
@@ -251,6 +257,7 @@ class SstReader:
                 compression=slot.sst.info.compression,
                 path=path,
                 transformer=self._transformer,
+                image_max=meta.block_image_max,
             )
         with self._counting_corruption(slot):
             return decode() if size_bytes <= _INLINE_BYTES_MAX else await self.env.cpu.run(decode)
@@ -272,12 +279,12 @@ class SstReader:
                 version=slot.sst.format_version,
                 compression=compression,
                 path=slot.path,
-                visible=visible,
                 transformer=self._transformer,
+                image_max=meta.block_image_max,
             )
-            is_image = compression is Compression.NONE and self._transformer is None
-            is_cheap = is_image or len(data) <= _INLINE_BYTES_MAX
-            return unpack() if is_cheap else await self.env.cpu.run(unpack)
+            is_cheap = len(data) <= _INLINE_BYTES_MAX or (compression is Compression.NONE and self._transformer is None)
+            blocks = unpack() if is_cheap else await self.env.cpu.run(unpack)
+            return blocks if visible is EVERYTHING else replace(blocks, visible=visible)
 
     async def stored_or_cached(
         self, slot: SstSlot, meta: SstMeta, first: int, last: int, visible: KeyRange, *, keep: bool = False
@@ -338,9 +345,6 @@ class SstReader:
         """Count an SST that is damaged, or missing although the newest manifest names it."""
         if self._corrupt is not None:
             self._corrupt.inc()
-
-    def _open_section(self, slot: SstSlot, stored: BytesLike, offset: int) -> BytesLike:
-        return open_section(stored, slot.sst.info.compression, slot.path, offset, transformer=self._transformer)
 
     async def _read_meta(self, slot: SstSlot) -> SstMeta:
         start, end = self._meta_span(slot)

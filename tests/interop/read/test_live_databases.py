@@ -10,6 +10,7 @@ import pytest
 from slatedb import uniffi as slate
 
 from shale.engine.db_reader import DbReader
+from shale.format.sst.image_limits import IMAGE_BYTES_USUAL
 from shale.types import Row
 from tests.interop.read.databases import concatenate
 from tests.interop.slatedb_databases import (
@@ -72,5 +73,24 @@ def test_rows_of_a_live_database(name: str, tmp_path: Path) -> None:
                 assert [await reader.get_row(key) for key in keys[::9]] == theirs[::9]
                 prefix = [row async for row in reader.scan(prefix=b"002", limit=50)]
                 assert prefix == [row for row in theirs if row.key.startswith(b"002")][:50]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("codec", ["Zlib", "Zstd", "Lz4", "Snappy"])
+def test_a_row_that_shrinks_a_thousandfold_is_read(codec: str, tmp_path: Path) -> None:
+    """It is above every limit of its block but that of the stats."""
+    shape = Shape({"compression_codec": codec, "min_filter_keys": 1})
+    value = bytes(IMAGE_BYTES_USUAL + (1 << 20))
+    keys = [number.to_bytes(2, "big") + bytes(65_533) for number in range(20)]
+
+    async def run() -> None:
+        async with opened(open_folder(tmp_path), "db", shape) as db:
+            await put_all(db, [*((key, b"v") for key in keys), (b"large", value)])
+            await flush(db)
+            async with DbReader.open("db", store=f"file://{tmp_path}", follow_latest=True) as reader:
+                assert reader.manifest.tree.l0
+                assert await reader.get_many([b"large", *keys]) == [value, *[b"v"] * 20]
+                assert [row.key async for row in reader.scan()] == [*keys, b"large"]
 
     asyncio.run(run())

@@ -1,6 +1,7 @@
 """SSTs for tests of merges of blocks."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -36,12 +37,14 @@ def stored(
     data = b"".join(sections)
     starts = [*range(0, len(sections), span), len(sections)]
     return [
-        open_blocks(
-            data[offsets[first] - 1000 : offsets[last] - 1000],
-            offsets[first : last + 1],
-            version=version,
-            compression=compression,
-            path="x.sst",
+        replace(
+            open_blocks(
+                data[offsets[first] - 1000 : offsets[last] - 1000],
+                offsets[first : last + 1],
+                version=version,
+                compression=compression,
+                path="x.sst",
+            ),
             visible=visible,
         )
         for first, last in pairwise(starts)

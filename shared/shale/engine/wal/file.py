@@ -10,6 +10,7 @@ from shale.errors import CorruptionError
 from shale.format.blocks.decoder import decode_blocks
 from shale.format.blocks.section import open_section
 from shale.format.blocks.transform import BlockTransformer
+from shale.format.sst.image_limits import IMAGE_BYTES_USUAL
 from shale.format.sst.index import decode_index
 from shale.format.sst.info import decode_trailer
 from shale.kernels.rows import EMPTY_ROWS, Rows
@@ -43,7 +44,15 @@ def _decode(data: memoryview, path: str, transformer: BlockTransformer | None) -
     try:
         info, version = decode_trailer(data, object_size=len(data), path=path)
         section = data[info.index_offset : info.index_offset + info.index_len]
-        image = open_section(section, info.compression, path, info.index_offset, transformer=transformer)
+        image = open_section(
+            section,
+            info.compression,
+            path,
+            info.index_offset,
+            transformer=transformer,
+            image_max=IMAGE_BYTES_USUAL,
+            kind="index",
+        )
         index = decode_index(image, data_len=info.data_len, path=path, offset=info.index_offset)
         rows = decode_blocks(
             data[: info.data_len],

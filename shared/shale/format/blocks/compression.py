@@ -1,7 +1,8 @@
 """The five codecs of SST sections (docs/reference/format.md 8).
 
 ``decompress`` trusts no length it reads: a size that a codec cannot produce, or that a decompression bomb would claim,
-is refused before memory is allocated.
+is refused before memory is allocated.  What a section may hold at most is known from other parts of its file
+(``shale.format.sst.image_limits``); without that, only the limits below hold.
 """
 
 import sys
@@ -20,6 +21,8 @@ IMAGE_SIZE_FREE = 1 << 30
 what writers may write."""
 RATIO_MAX = 256
 """Larger images may be at most this many times as large as their stored form."""
+RATIO_USUAL = 32
+"""Images up to this many times as large as their stored form are unpacked, whatever other parts of the file say."""
 
 _ZLIB_LEVEL = 6
 _ZSTD_LEVEL = 3
@@ -62,16 +65,26 @@ def compress(compression: Compression, image: BytesLike) -> bytes:
             return _pack_zstd(image)
 
 
-def decompress(compression: Compression, stored: BytesLike) -> BytesLike:
+def decompress(compression: Compression, stored: BytesLike, image_max: int | None = None) -> BytesLike:
     """Return the image of a stored form; without compression, the same buffer.
 
+    Args:
+        compression: the codec.
+        stored: what ``compress`` returned.
+        image_max: the most bytes that the image can have; ``None``: unknown.
+
     Raises:
-        CorruptionError: the bytes are not of this codec, or claim an image above the limits.  The caller adds path
-            and offset.
+        CorruptionError: the bytes are not of this codec, or their image exceeds the limits or the memory.  The caller
+            adds path and offset.
     """
     if compression is Compression.NONE:
         return stored
-    limit = max(IMAGE_SIZE_FREE, RATIO_MAX * len(stored))
+    if image_max is None or image_max > IMAGE_SIZE_FREE:
+        limit = max(IMAGE_SIZE_FREE, RATIO_MAX * len(stored))
+        if image_max is not None:
+            limit = min(limit, image_max)
+    else:
+        limit = max(image_max, RATIO_USUAL * len(stored))
     try:
         match compression:
             case Compression.SNAPPY:
@@ -84,6 +97,9 @@ def decompress(compression: Compression, stored: BytesLike) -> BytesLike:
                 return _unpack_zstd(stored, limit)
     except (_cramjam().DecompressionError, zlib.error, _zstd().ZstdError, ValueError) as error:
         raise CorruptionError(f"cannot unpack {compression.name.lower()}: {error}") from error
+    except MemoryError as error:
+        what = f"its image, of at most {limit} bytes from {len(stored)}, does not fit into memory"
+        raise CorruptionError(what) from error
 
 
 def _unpack_snappy(stored: BytesLike, limit: int) -> bytes:
@@ -143,7 +159,7 @@ def _unpack_zstd(stored: BytesLike, limit: int) -> bytes:
 
 def _check_size(size: int, limit: int) -> None:
     if size > limit:
-        raise CorruptionError(f"an image of {size} bytes exceeds the limit of {limit}")
+        raise CorruptionError(f"an image of {size} bytes or more exceeds the limit of {limit}")
 
 
 def _exact(image: _ImageT, size: int, unpacked: int) -> _ImageT:

@@ -14,6 +14,7 @@ from shale.core.bytes_like import BytesLike
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import CorruptionError
 from shale.format.blocks.plain import KEY_BYTES_SPARE, decode_block_plain
+from shale.format.blocks.refused_sections import REFUSED, SectionKey
 from shale.format.blocks.section import open_section
 from shale.format.blocks.transform import BlockTransformer
 from shale.kernels.columns import ColumnBuffers, address_of
@@ -24,6 +25,8 @@ from shale.types import EVERYTHING, Compression, Entry, KeyRange
 
 _ROW_BYTES_MIN = 12
 _CRC_SIZE = 4
+REMEMBERED_BYTES_MIN = 16 << 20
+"""Smaller images are unpacked again in a few milliseconds."""
 
 
 def decode_blocks(
@@ -34,6 +37,7 @@ def decode_blocks(
     compression: Compression,
     path: str,
     transformer: BlockTransformer | None = None,
+    image_max: int | None = None,
 ) -> Rows:
     """Check, unpack and decode blocks that lie back to back.
 
@@ -44,6 +48,7 @@ def decode_blocks(
         compression: the codec of the file.
         path: the object's name, for errors.
         transformer: the transformer that the file was written with.
+        image_max: the most bytes that an unpacked block can have; ``None``: unknown.
 
     Raises:
         CorruptionError: with path and offset; no block is returned.
@@ -51,9 +56,16 @@ def decode_blocks(
     if len(offsets) < 2:
         return EMPTY_ROWS
     _check_bounds(data, offsets, path)
+    stored = _Stored(data, offsets, compression, path, transformer, image_max)
     if not use_kernels():
-        return rows_from_entries(list(_plain_entries(_Stored(data, offsets, compression, path, transformer), version)))
-    return _decode(_opened(_Stored(data, offsets, compression, path, transformer), version))
+        return rows_from_entries(list(_plain_entries(stored, version)))
+    blocks = _opened(stored, version)
+    try:
+        return _decode(blocks)
+    except CorruptionError as error:
+        if not stored.is_image and error.offset is not None:
+            stored.refuse(error.offset, error.message, blocks.bounds)
+        raise
 
 
 def decode_images(images: Sequence[bytes], places: I64, *, version: int, path: str) -> Rows:
@@ -86,8 +98,8 @@ def open_blocks(
     version: int,
     compression: Compression,
     path: str,
-    visible: KeyRange = EVERYTHING,
     transformer: BlockTransformer | None = None,
+    image_max: int | None = None,
 ) -> "StoredBlocks":
     """Unpack blocks that lie back to back and leave rows in place.  Arguments as for ``decode_blocks``.
 
@@ -95,7 +107,27 @@ def open_blocks(
         CorruptionError: the blocks do not fit the data, or do not unpack.  Blocks without compression are not read.
     """
     _check_bounds(data, offsets, path)
-    return _opened(_Stored(data, offsets, compression, path, transformer), version, visible=visible)
+    return _opened(_Stored(data, offsets, compression, path, transformer, image_max), version)
+
+
+def stored_images(
+    data: BytesLike, offsets: I64, *, version: int, path: str, visible: KeyRange = EVERYTHING
+) -> "StoredBlocks":
+    """Return blocks without compression and transformer that lie back to back.  Arguments as for ``decode_blocks``.
+
+    Raises:
+        CorruptionError: the blocks do not fit the data.
+    """
+    _check_bounds(data, offsets, path)
+    return StoredBlocks(
+        image=np.frombuffer(data, np.uint8),
+        bounds=np.ascontiguousarray(offsets, np.int64),
+        places=offsets,
+        has_checksums=True,
+        version=version,
+        path=path,
+        visible=visible,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -144,6 +176,7 @@ class _Stored(NamedTuple):
     compression: Compression
     path: str
     transformer: BlockTransformer | None
+    image_max: int | None = None
 
     @property
     def is_image(self) -> bool:
@@ -156,23 +189,35 @@ class _Stored(NamedTuple):
         bounds = self.offsets.tolist()
         for start, end in pairwise(bounds):
             section = view[start - bounds[0] : end - bounds[0]]
-            yield start, open_section(section, self.compression, self.path, start, transformer=self.transformer)
+            image = open_section(
+                section,
+                self.compression,
+                self.path,
+                start,
+                transformer=self.transformer,
+                image_max=self.image_max,
+            )
+            yield start, image
+
+    def refuse(self, place: int, reason: str, bounds: I64) -> None:
+        """Remember the block at ``place`` of the object, which cannot be decoded, if its image is large.
+
+        ``bounds``: of the images.
+        """
+        block = int(np.searchsorted(self.offsets[:-1], place, "right")) - 1
+        if bounds[block + 1] - bounds[block] < REMEMBERED_BYTES_MIN:
+            return
+        start, end = (self.offsets[block : block + 2] - self.offsets[0]).tolist()
+        checksum = int.from_bytes(memoryview(self.data)[end - _CRC_SIZE : end], "big")
+        key = SectionKey(self.path, end - start, checksum, self.compression)
+        REFUSED.add(key, reason, image_max=None, transformer=self.transformer)
 
 
-def _opened(stored: _Stored, version: int, *, visible: KeyRange = EVERYTHING) -> StoredBlocks:
-    data, offsets = stored.data, stored.offsets
-    if not stored.is_image:
-        images = [bytes(image) for _, image in stored.images()]
-        return images_as_blocks(images, offsets, version=version, path=stored.path, visible=visible)
-    return StoredBlocks(
-        image=np.frombuffer(data, np.uint8),
-        bounds=np.ascontiguousarray(offsets, np.int64),
-        places=offsets,
-        has_checksums=True,
-        version=version,
-        path=stored.path,
-        visible=visible,
-    )
+def _opened(stored: _Stored, version: int) -> StoredBlocks:
+    data, offsets, path = stored.data, stored.offsets, stored.path
+    if stored.is_image:
+        return stored_images(data, offsets, version=version, path=path)
+    return images_as_blocks([bytes(image) for _, image in stored.images()], offsets, version=version, path=path)
 
 
 def images_as_blocks(

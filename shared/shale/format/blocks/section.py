@@ -9,6 +9,7 @@ from zlib import crc32
 from shale.core.bytes_like import BytesLike
 from shale.errors import CorruptionError
 from shale.format.blocks.compression import compress, decompress
+from shale.format.blocks.refused_sections import REFUSED, SectionKey
 from shale.format.blocks.transform import BlockTransformer, TransformError
 from shale.types import Compression
 
@@ -31,8 +32,10 @@ def open_section(
     offset: int = 0,
     *,
     transformer: BlockTransformer | None = None,
+    image_max: int | None = None,
+    kind: str = "block",
 ) -> BytesLike:
-    """Check and unpack a section.
+    """Check and unpack a section; one that was refused before is not unpacked again.
 
     Args:
         stored: the section with its checksum.
@@ -40,6 +43,8 @@ def open_section(
         path: the object's name, for errors.
         offset: where the section begins in the object, for errors.
         transformer: the transformer that the file was written with.
+        image_max: the most bytes that it can have when it is unpacked; ``None``: unknown.
+        kind: what it is, for errors.
 
     Raises:
         CorruptionError: too short, a wrong checksum, or a payload that the transformer or the codec rejects.
@@ -50,9 +55,18 @@ def open_section(
     (expected,) = _CRC.unpack_from(stored, len(payload))
     if crc32(payload) != expected:
         raise CorruptionError("checksum mismatch", path=path, offset=offset)
+    if REFUSED.refusals and path is not None:
+        key = SectionKey(path, len(stored), expected, compression)
+        refusal = REFUSED.reason(key, image_max=image_max, transformer=transformer)
+        if refusal is not None:
+            raise CorruptionError(refusal, path=path, offset=offset)
     try:
-        return decompress(compression, payload if transformer is None else transformer.decode(payload))
+        return decompress(compression, payload if transformer is None else transformer.decode(payload), image_max)
     except TransformError as error:
         raise CorruptionError(str(error), path=path, offset=offset) from error
     except CorruptionError as error:
-        raise CorruptionError(error.message, path=path, offset=offset) from error
+        reason = f"{kind}: {error.message}"
+        if path is not None:
+            key = SectionKey(path, len(stored), expected, compression)
+            REFUSED.add(key, reason, image_max=image_max, transformer=transformer)
+        raise CorruptionError(reason, path=path, offset=offset) from error

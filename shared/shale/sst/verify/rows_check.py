@@ -53,6 +53,7 @@ class _BlockEncoding(TypedDict):
     compression: Compression
     path: str
     transformer: BlockTransformer | None
+    image_max: int | None
 
 
 @dataclass(slots=True)
@@ -96,6 +97,7 @@ class RowsCheck:
             compression=self.sst.info.compression,
             path=self.path,
             transformer=self.transformer,
+            image_max=self.meta.block_image_max,
         )
         try:
             rows = decode_blocks(data, offsets, **how)

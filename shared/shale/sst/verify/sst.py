@@ -17,6 +17,7 @@ from shale.errors import CorruptionError
 from shale.format.blocks.section import open_section
 from shale.format.blocks.transform import BlockTransformer
 from shale.format.sst.filter import NO_FILTERS, Filters, decode_filters
+from shale.format.sst.image_limits import filter_image_max, index_image_max, stats_image_max
 from shale.format.sst.index import BlockIndex, decode_index
 from shale.format.sst.info import TRAILER_SIZE, TailTooShort, decode_trailer
 from shale.format.sst.stats import SstStats, decode_stats
@@ -209,11 +210,14 @@ def _decode_parts(
     info = sst.info
     findings: list[Finding] = []
 
-    def section(offset: int, length: int) -> BytesLike:
+    def section(kind: str, offset: int, length: int, image_max: int | None) -> BytesLike:
         start = offset - info.data_len
         if start < 0:
             raise CorruptionError("the manifest places it inside the data", path=path, offset=offset)
-        return open_section(tail[start : start + length], info.compression, path, offset, transformer=transformer)
+        stored = tail[start : start + length]
+        return open_section(
+            stored, info.compression, path, offset, transformer=transformer, image_max=image_max, kind=kind
+        )
 
     def part(decode: Callable[[], T], otherwise: T) -> T:
         try:
@@ -223,17 +227,18 @@ def _decode_parts(
             return otherwise
 
     def index() -> BlockIndex | None:
-        image = section(info.index_offset, info.index_len)
+        image = section("index", info.index_offset, info.index_len, index_image_max(counts))
         return decode_index(image, data_len=info.data_len, path=path, offset=info.index_offset)
 
     def filters() -> Filters:
-        image = section(info.filter_offset, info.filter_len)
+        image = section("filter", info.filter_offset, info.filter_len, filter_image_max(counts))
         return decode_filters(image, info.filter_format, (), path=path, offset=info.filter_offset)
 
     def stats() -> SstStats | None:
-        return decode_stats(section(info.stats_offset, info.stats_len), path=path, offset=info.stats_offset)
+        image = section("stats", info.stats_offset, info.stats_len, stats_image_max())
+        return decode_stats(image, path=path, offset=info.stats_offset)
 
+    counts = part(stats, None) if info.stats_len else None
     blocks = part(index, None)
     named = part(filters, NO_FILTERS) if info.filter_len else NO_FILTERS
-    counts = part(stats, None) if info.stats_len else None
     return (None if blocks is None else SstMeta(blocks, named, counts)), findings

@@ -11,6 +11,7 @@ from shale.format.blocks.checksums import damaged_blocks
 from shale.format.blocks.decoder import decode_blocks, open_blocks
 from shale.format.blocks.section import open_section
 from shale.format.blocks.transform import BlockTransformer
+from shale.format.sst.image_limits import IMAGE_BYTES_USUAL
 from shale.format.sst.index import BlockIndex, decode_index
 from shale.format.sst.info import TRAILER_SIZE, decode_trailer
 from shale.kernels.rows import I64, Rows
@@ -83,7 +84,15 @@ def _check_sections(
 ) -> tuple[list[Finding], BlockIndex]:
     findings = list(check_layout(info, footer_offset=int.from_bytes(data[-TRAILER_SIZE:-2], "big"), path=path))
     section = data[info.index_offset : info.index_offset + info.index_len]
-    image = open_section(section, info.compression, path, info.index_offset, transformer=transformer)
+    image = open_section(
+        section,
+        info.compression,
+        path,
+        info.index_offset,
+        transformer=transformer,
+        image_max=IMAGE_BYTES_USUAL,
+        kind="index",
+    )
     return findings, decode_index(image, data_len=info.data_len, path=path, offset=info.index_offset)
 
 

@@ -9,6 +9,7 @@ from shale.errors import CorruptionError, WalTruncated
 from shale.format.blocks.decoder import decode_blocks
 from shale.format.blocks.section import open_section
 from shale.format.blocks.transform import BlockTransformer
+from shale.format.sst.image_limits import IMAGE_BYTES_USUAL
 from shale.format.sst.index import decode_index
 from shale.format.sst.info import TailTooShort, decode_trailer
 from shale.kernels.rows import I64
@@ -98,7 +99,15 @@ def _last_block(tail: memoryview, start: int, info: SstInfo, path: str, transfor
     if info.index_offset < start:
         raise TailTooShort(info.index_offset)
     section = tail[info.index_offset - start : info.index_offset - start + info.index_len]
-    image = open_section(section, info.compression, path, info.index_offset, transformer=transformer)
+    image = open_section(
+        section,
+        info.compression,
+        path,
+        info.index_offset,
+        transformer=transformer,
+        image_max=IMAGE_BYTES_USUAL,
+        kind="index",
+    )
     offsets = decode_index(image, data_len=info.data_len, path=path, offset=info.index_offset).offsets[-2:]
     if int(offsets[0]) < start:
         raise TailTooShort(int(offsets[0]))
