@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 WRITERS = ("writer-a", "writer-b")
 READERS = ("reader-a", "reader-b")
@@ -70,8 +70,10 @@ class Fault:
         return f"{self.kind} of {self.target}{lasts}{amount}"
 
 
-def possible_kinds(names: Collection[str] | None, abilities: Collection[str]) -> list[Kind]:
-    """Return the kinds that are wanted and that the machine allows.
+def possible_kinds(
+    names: Collection[str] | None, abilities: Collection[str], *, absent: Collection[str] = ()
+) -> list[Kind]:
+    """Return the kinds that are wanted and that the machine allows; ``absent`` nodes are no target.
 
     Raises:
         ValueError: there is no kind of a name.
@@ -80,7 +82,8 @@ def possible_kinds(names: Collection[str] | None, abilities: Collection[str]) ->
     if unknown:
         raise ValueError(f"--faults: there is no {unknown[0]}; the kinds are {', '.join(KINDS)}")
     wanted = [kind for kind in KINDS.values() if names is None or kind.name in names]
-    return [kind for kind in wanted if not kind.needs or kind.needs in abilities]
+    allowed = [kind for kind in wanted if not kind.needs or kind.needs in abilities]
+    return [replace(kind, targets=tuple(each for each in kind.targets if each not in absent)) for kind in allowed]
 
 
 def draw_faults(seed: int, seconds: float, kinds: Sequence[Kind], *, pause_s: tuple[float, float]) -> list[Fault]:

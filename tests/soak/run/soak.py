@@ -13,7 +13,7 @@ from tests.soak.checker.verdict import check_history
 from tests.soak.judge import database
 from tests.soak.judge.exits import unexplained
 from tests.soak.judge.logs import complaints
-from tests.soak.plan.faults import Fault, draw_faults, possible_kinds
+from tests.soak.plan.faults import DAEMONS, KINDS, Fault, draw_faults, possible_kinds
 from tests.soak.plan.options import Options
 from tests.soak.report.result import Result, Verdict
 from tests.soak.run.site import Site
@@ -35,12 +35,11 @@ class Soak:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.site = Site(options)
-        kinds = possible_kinds(options.faults, self.site.abilities)
+        absent = set(DAEMONS) - set(self.site.daemon_nodes)
+        kinds = possible_kinds(options.faults, self.site.abilities, absent=absent)
         self.faults = draw_faults(options.seed, options.seconds, kinds, pause_s=options.pause_s)
-        self.left_out = sorted(
-            {kind.name for kind in possible_kinds(options.faults, {"namespaces", "tmpfs", "wheel", "previous"})}
-            - {kind.name for kind in kinds}
-        )
+        everything = possible_kinds(options.faults, {kind.needs for kind in KINDS.values()})
+        self.left_out = sorted({kind.name for kind in everything} - {kind.name for kind in kinds})
         self.begin_at = 0.0
         self.load_ended_at = 0.0
         self._verified: list[tuple[float, database.Verified]] = []

@@ -41,6 +41,7 @@ def test_what_a_machine_does_not_allow_is_left_out() -> None:
         each.name for each in KINDS.values() if not each.needs
     }
     assert [kind.name for kind in possible_kinds(["kill", "partition"], set())] == ["kill"]
+    assert "reader-b" not in possible_kinds(["kill"], set(), absent={"reader-b"})[0].targets
     with pytest.raises(ValueError, match="there is no kil; the kinds are kill"):
         possible_kinds(["kil"], EVERYTHING)
 
