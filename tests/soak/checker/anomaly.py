@@ -15,12 +15,12 @@ class Anomaly:
     kind: str
     where: str
     text: str
-    operations: tuple[str, ...] = ()
+    operations: tuple[Operation, ...] = ()
 
     @classmethod
     def of(cls, kind: str, where: str, text: str, operations: Sequence[Operation] = ()) -> "Anomaly":
-        """Make an anomaly that shows the operations involved."""
-        return cls(kind, where, text, tuple(str(operation) for operation in operations[:SHOWN_MAX]))
+        """Make an anomaly with the first of the operations involved."""
+        return cls(kind, where, text, tuple(operations[:SHOWN_MAX]))
 
 
 @dataclass

@@ -139,7 +139,8 @@ def _not_linearizable(key: str, history: Sequence[Operation], index: int, before
     possible = sorted({str(value) for value, _ in before})[:CONTEXT]
     last_writes = [each for each in history if each.function != "read" and each.start < operation.end][-CONTEXT:]
     readers = [each for each in history if each.function == "read" and each.end <= operation.end][-CONTEXT:]
-    text = f"no order explains {operation.name}: before it the value could only be {', '.join(possible)}"
+    did = f"{operation.function} of {operation.value}"
+    text = f"no order explains {operation.name}, a {did}: before it the value could only be {', '.join(possible)}"
     context = sorted(
         {operation.name: operation, **{each.name: each for each in [*last_writes, *readers]}}.values(), key=_start
     )

@@ -48,8 +48,8 @@ class Operation:
         """Return what a ``write`` or ``cas`` leaves in the register."""
         return self.value[1] if self.function == "cas" else self.value
 
-    def __str__(self) -> str:
-        """Return one line for the report."""
-        times = f"{self.start:.3f} to {self.end:.3f} s"
+    def line(self, begin: float) -> str:
+        """Return one line for the report; its times are seconds after ``begin``."""
+        times = f"{self.start - begin:.3f} to {self.end - begin:.3f} s"
         asked = f"{self.interface}@{self.served_by} {self.function} {self.key} {self.value}"
         return f"{self.name} {asked} {self.outcome}, {times}"

@@ -22,7 +22,7 @@ INTRODUCTION = """Processes of Shale and of the slatedb package worked on one da
 Clients recorded every operation with its begin, end and outcome: <i>ok</i>, <i>fail</i> (it had no effect) or
 <i>unknown</i> (no answer: it may have had one). A checker then looked for an order of all operations that explains
 every answer. A line with <span class="bad">fail</span> below means that a promise was broken, and says by what."""
-SHOWN_MAX = 20
+SHOWN_MAX, FOUND_MAX = 20, 6
 
 
 def render(result: Result) -> str:
@@ -48,8 +48,8 @@ def _verdicts(result: Result) -> str:
     rows = []
     for verdict in result.verdicts:
         state = '<td class="good">pass</td>' if verdict.is_good else '<td class="bad">fail</td>'
-        found = "".join(f"<pre>{escape(text)}</pre>" for text in verdict.found[:SHOWN_MAX])
-        rest = len(verdict.found) - SHOWN_MAX
+        found = "".join(f"<pre>{escape(text)}</pre>" for text in verdict.found[:FOUND_MAX])
+        rest = len(verdict.found) - FOUND_MAX
         found += f"<p>and {rest} more</p>" if rest > 0 else ""
         rows.append(f"<tr>{state}<td>{escape(verdict.name)}{found}</td><td>{escape(verdict.more)}</td></tr>")
     return f"<table>{''.join(rows)}</table>"

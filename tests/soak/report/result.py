@@ -81,7 +81,15 @@ class Result:
             for each in site.supervisor.exits
         ]
         memory = {node: [(at - begin, size) for at, size in samples] for node, samples in site.memory.samples.items()}
-        anomalies = [asdict(each) for each in findings.anomalies[:SHOWN_MAX]]
+        anomalies = [
+            {
+                "kind": each.kind,
+                "where": each.where,
+                "text": each.text,
+                "operations": [operation.line(begin) for operation in each.operations],
+            }
+            for each in findings.anomalies[:SHOWN_MAX]
+        ]
         return cls(summary, verdicts, anomalies, faults, exits, series, memory)
 
     def write_json(self, file: Path) -> None:
