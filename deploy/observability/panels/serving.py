@@ -35,6 +35,13 @@ HTTP = Row(
             rate("shale_quota_refusals_total", "db, role"),
         ),
         one(
+            "Refused for failed authentication",
+            "Requests and AUTH commands without a valid token, above `auth.failures_per_minute` of their address.",
+            "ops",
+            "{{db}} {{instance}}",
+            rate("shale_auth_refusals_total", "db, instance"),
+        ),
+        one(
             "Admin calls over their limit",
             "Calls of the admin port that `admin.requests_per_second` has refused, by the role of the token.",
             "ops",

@@ -39,6 +39,9 @@ class HttpSection(Section):
         default=600.0, description="The longest lease of a snapshot, and the default; clients can renew it."
     )
     max_connections: int = Field(default=4096, ge=1, description="Limit of connections; further ones get 503.")
+    max_connections_per_address: int = Field(
+        default=2048, ge=1, description="Limit of connections of one address; further ones get 429."
+    )
     max_concurrent_requests: int = Field(
         default=1024, ge=1, description="Limit of concurrent requests; further ones get 429."
     )

@@ -75,6 +75,10 @@ class Backend:
         """Return the role of a password; ``None`` if it is wrong."""
         return self._tokens.role_of(password)
 
+    def failed(self, address: str) -> int | None:
+        """Count a wrong password; return the seconds after which a client with too many of them may try again."""
+        return None if self._tokens.failures is None else self._tokens.failures.failed(address)
+
     def next_id(self) -> int:
         """Return the id of a new connection."""
         return next(self._ids)

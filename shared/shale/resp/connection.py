@@ -66,6 +66,7 @@ class Connection(asyncio.Protocol):
         """When they were taken from the parser."""
         self._answers: list[bytes] = []
         """Replies that were not written yet."""
+        self.host = ""
         self.is_running = False
         self.is_refused = False
         self.silent_ticks = 0
@@ -77,6 +78,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=ANSWER_BYTES)
         peer = transport.get_extra_info("peername")
+        self.host = peer[0] if peer else ""
         address = f"{peer[0]}:{peer[1]}" if peer else ""
         self._session = RespSession(self._backend, self._table, address)
         self._begin(self)

@@ -34,6 +34,7 @@ class RespOptions:
     Args:
         durability: ``memory``: reply to a write when it is readable; ``durable``: when it is in the WAL.
         max_connections: further connections are refused.
+        max_connections_per_address: further connections of one address are refused.
         max_value_bytes: limit of one argument.
         max_command_bytes: limit of all arguments of one command, and of one transaction.
         max_inflight_bytes: limit of buffered commands of all connections together.
@@ -46,6 +47,7 @@ class RespOptions:
 
     durability: Literal["memory", "durable"] = "memory"
     max_connections: int = 1024
+    max_connections_per_address: int = 512
     max_value_bytes: int = 32 << 20
     max_command_bytes: int = 64 << 20
     max_inflight_bytes: int = 128 << 20

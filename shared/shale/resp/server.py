@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import anyio
 from anyio.abc import TaskGroup
 
+from shale.core.address_limits import ConnectionCounts
 from shale.engine.db import Db
 from shale.engine.db_reader import DbReader
 from shale.env import Env
@@ -33,6 +34,7 @@ class RespServer:
         self._group = group
         self._connections: set[Connection] = set()
         self._emptied = anyio.Event()
+        self._addresses = ConnectionCounts(backend.options.max_connections_per_address)
 
     def accept(self) -> asyncio.BaseProtocol:
         """Return the protocol of a new connection."""
@@ -79,6 +81,12 @@ class RespServer:
             connection.refuse(DRAINING if backend.is_draining else "ERR max number of clients reached")
             connection.end()
             return
+        if not self._addresses.opened(connection.host):
+            self._addresses.closed(connection.host)
+            backend.connections_refused += 1
+            connection.refuse("ERR max number of clients of this address reached")
+            connection.end()
+            return
         backend.connections_accepted += 1
         backend.connections += 1
         self._connections.add(connection)
@@ -88,6 +96,7 @@ class RespServer:
         try:
             await connection.run()
         finally:
+            self._addresses.closed(connection.host)
             self._backend.connections -= 1
             self._connections.discard(connection)
             self._emptied.set()

@@ -30,6 +30,11 @@ class RespSection(Section):
     max_connections: int = Field(
         default=_DEFAULTS.max_connections, ge=1, description="Limit of connections; further ones are refused."
     )
+    max_connections_per_address: int = Field(
+        default=_DEFAULTS.max_connections_per_address,
+        ge=1,
+        description="Limit of connections of one address; further ones are refused.",
+    )
     max_value_bytes: Bytes = Field(
         default=_DEFAULTS.max_value_bytes, ge=1, le=VALUE_BYTES_MAX, description="Limit of one key or value."
     )
@@ -61,6 +66,7 @@ class RespSection(Section):
         return RespOptions(
             durability=self.durability,
             max_connections=self.max_connections,
+            max_connections_per_address=self.max_connections_per_address,
             max_value_bytes=self.max_value_bytes,
             max_command_bytes=self.max_command_bytes,
             max_inflight_bytes=self.max_inflight_bytes,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 from shale.api.app import Api
+from shale.core.address_limits import ConnectionCounts
 from shale.core.lazy_dataclass import dataclass
 from shale.engine.db import Db
 from shale.engine.db_reader import DbReader
@@ -70,7 +71,7 @@ def data_tokens(process: Process[S]) -> AccessTokens:
     """Return the tokens of the HTTP port, with the quotas of the process; a reload replaces both."""
     quotas = Quotas(process.env.clock, process.metrics, process.settings.quotas.rates())
     process.add_reload_callback(lambda changed: quotas.replace(changed.quotas.rates()))
-    tokens = AccessTokens(process.settings.data_tokens(), quotas=quotas)
+    tokens = AccessTokens(process.settings.data_tokens(), quotas=quotas, failures=process.admin.tokens.failures)
     process.add_reload_callback(lambda changed: tokens.replace(changed.data_tokens()))
     return tokens
 
@@ -104,13 +105,19 @@ async def serve_database(
         await stack.enter_async_context(api.running())
         page = FrontPage(api, role=settings.ROLE, admin_host=settings.admin.host, admin_port=process.admin_port)
         await stack.enter_async_context(
-            serve_app(page, ports.http, request_timeout_s=drain_s, connections_max=settings.http.max_connections)
+            serve_app(
+                page,
+                ports.http,
+                request_timeout_s=drain_s,
+                connections_max=settings.http.max_connections,
+                per_address=ConnectionCounts(settings.http.max_connections_per_address),
+            )
         )
         if ports.resp is not None:
             from shale.resp.server import serve_resp
 
             options = settings.resp.options(max_key_bytes=max_key_bytes)
-            tokens = AccessTokens(settings.resp_tokens(), quotas=api.quotas)
+            tokens = AccessTokens(settings.resp_tokens(), quotas=api.quotas, failures=process.admin.tokens.failures)
             process.add_reload_callback(lambda changed: tokens.replace(changed.resp_tokens()))
             await stack.enter_async_context(
                 serve_resp(

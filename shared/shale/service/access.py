@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pydantic import SecretStr
 
+from shale.core.address_limits import FailedAttempts
 from shale.core.token_bucket import TokenBucket
 from shale.core.token_hash import digest_of_setting, digest_of_token
 from shale.env import Clock
@@ -126,19 +127,41 @@ class Quotas:
             quota.set_rates(rates.get(quota.role, UNLIMITED))
 
 
+class FailureLimit:
+    """The limit of attempts without a valid token, of all ports of a process."""
+
+    def __init__(self, clock: Clock, metrics: Metrics, per_minute: int) -> None:
+        self._clock = clock
+        self._attempts = FailedAttempts(per_minute)
+        self._refusals = metrics.counter("shale_auth_refusals_total")
+
+    def failed(self, address: str) -> int | None:
+        """Count an attempt; return ``None``, or the whole seconds after which the client may try again."""
+        pause_s = self._attempts.failed(address, self._clock.monotonic_s())
+        if pause_s is not None:
+            self._refusals.inc()
+        return pause_s
+
+
 class AccessTokens:
-    """The tokens of one port, and their quotas; ``None``: no limits.
+    """The tokens of one port, their quotas, and the limit of failed attempts; ``None``: no limits.
 
     A port without tokens is open, so that every request may do everything, unless it is ``required`` to have one: then
     no request may do anything.
     """
 
-    __slots__ = ("_required", "_tokens", "quotas")
+    __slots__ = ("_required", "_tokens", "failures", "quotas")
 
     def __init__(
-        self, tokens: Iterable[TokenRole] = (), *, required: bool = False, quotas: Quotas | None = None
+        self,
+        tokens: Iterable[TokenRole] = (),
+        *,
+        required: bool = False,
+        quotas: Quotas | None = None,
+        failures: FailureLimit | None = None,
     ) -> None:
         self.quotas = quotas
+        self.failures = failures
         self._tokens = _digests(tokens)
         self._required = required
 

@@ -18,7 +18,7 @@ from shale.core.url_secrets import without_url_secrets
 from shale.env import Env
 from shale.format.names import boundary_key, wal_prefix
 from shale.service import lean_structlog
-from shale.service.access import AccessTokens, Quotas
+from shale.service.access import AccessTokens, FailureLimit, Quotas
 from shale.service.admin import AdminApp, register_process_metrics
 from shale.service.audit_file import open_audit_file
 from shale.service.build import version
@@ -98,7 +98,10 @@ class _Shell(Generic[S]):
         self._log = get_logger(self._settings.ROLE)
         self._admin_quotas = Quotas(self._env.clock, self._metrics, self._settings.admin.rates(), is_admin=True)
         self._admin_tokens = AccessTokens(
-            self._settings.admin_tokens(), required=self._settings.requires_admin_token(), quotas=self._admin_quotas
+            self._settings.admin_tokens(),
+            required=self._settings.requires_admin_token(),
+            quotas=self._admin_quotas,
+            failures=FailureLimit(self._env.clock, self._metrics, self._settings.auth.failures_per_minute),
         )
         self._sample_ratio = self._metrics.gauge("shale_metrics_sample_ratio")
         self._sample_ratio.set(self._settings.metrics.sample_rate)

@@ -86,6 +86,10 @@ _PROCESS = (
         outcome=("completed", "failed", "refused"),
     ),
     _counter(
+        "shale_auth_refusals_total",
+        "Requests and AUTH commands without a valid token that were refused because their address had sent too many.",
+    ),
+    _counter(
         "shale_quota_refusals_total", "Requests and commands refused because a quota was used up, by its role.",
         "role", role=("read", "write", "admin"),
     ),

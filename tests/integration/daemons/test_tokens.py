@@ -1,14 +1,18 @@
 """Tokens of a running writer: secret files, all ports, rotation by SIGHUP."""
 
 import signal
+import socket
+import time
 from pathlib import Path
 
 import pytest
 import redis
 
 from shale.core.token_hash import token_hash
+from tests.integration.daemons.daemon_process import metric
 from tests.integration.writer.writer_process import Client, writer
 
+WAIT_S = 30.0
 RESP = ("--set", "resp.enabled=true", "--set", "resp.port=0")
 
 
@@ -77,3 +81,37 @@ def assert_resp(client: Client, reading: str, writing: str) -> None:
         assert one.get("k") == b"1"
         with pytest.raises(redis.exceptions.NoPermissionError):
             one.set("k", "2")
+
+
+def test_failed_attempts_and_connections_of_an_address_are_limited(tmp_path: Path) -> None:
+    limits = {"auth.failures_per_minute": 3, "http.max_connections_per_address": 5}
+    settings = [f"--set={name}={limit}" for name, limit in limits.items()]
+    settings.append("--set=resp.max_connections_per_address=2")
+    with writer(tmp_path, *RESP, *settings, env={"SHALE_TOKENS__WRITE": "w"}) as client:
+        data, admin = client.port, client.admin_port
+        seen = [status(client, "GET", "/v1/kv/a", token, data) for token in ("x", None, "y", "z")]
+        assert seen == [401, 401, 401, 429]
+        assert status(client, "GET", "/v1/admin/log-level", "x", admin) == 429, "one limit for all ports"
+        answer = client.daemon.request("GET", "/v1/kv/a", port=data, headers={"Authorization": "Bearer x"})
+        assert 1 <= int(answer[2]["retry-after"]) <= 60
+        assert status(client, "PUT", "/v1/kv/a", "w", data) == 204, "a valid token is taken"
+        assert client.daemon.get("/readyz", port=admin)[0] == 200
+        assert metric(client.metrics(), "shale_auth_refusals_total") == 3
+
+        port = client.daemon.port("resp_port")
+        wrong, one, two, three = (redis.Redis(port=port, password=password) for password in ("wrong", "w", "w", "w"))
+        with wrong, pytest.raises(redis.RedisError, match="too many"):
+            wrong.get("a")
+        with one, two, three:
+            assert one.get("a") == two.get("a") == b"1"
+            with pytest.raises(redis.RedisError, match="this address"):
+                three.get("a")
+
+        connections = [socket.create_connection(("127.0.0.1", data)) for _ in range(6)]
+        connections[5].settimeout(WAIT_S)
+        assert connections[5].recv(100).startswith(b"HTTP/1.1 429 ")
+        for each in connections:
+            each.close()
+        deadline = time.monotonic() + WAIT_S
+        while status(client, "GET", "/v1/kv/a", "w", data) != 200:
+            assert time.monotonic() < deadline

@@ -59,6 +59,9 @@ def _authenticate(session: RespSession, user: bytes, password: bytes) -> None:
         raise RespError(_AUTH_DISABLED)
     found, wanted = session.backend.role_of(password), _ROLES.get(user)
     if found is None or wanted is None or wanted > found:
+        if (pause_s := session.backend.failed(session.address.rpartition(":")[0])) is not None:
+            session.is_closing = True
+            raise RespError(f"TRYAGAIN too many wrong passwords from this address: try again after {pause_s} s")
         raise RespError(WRONG_PASSWORD)
     # A user that is the name of a role has only this role, even if the password allows more.
     role = found if user == DEFAULT_USER else wanted

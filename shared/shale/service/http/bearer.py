@@ -1,6 +1,8 @@
 """Bearer-token authentication of HTTP requests."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -17,12 +19,12 @@ class BearerAuth:
     def __init__(self, tokens: AccessTokens) -> None:
         self._tokens = tokens
 
-    def require(self, authorization: str | None, role: Role) -> None:
-        """Check an ``Authorization`` header.
+    def require(self, authorization: str | None, role: Role, scope: Mapping[str, Any]) -> None:
+        """Check an ``Authorization`` header; the scope of the request has the address of the client.
 
         Raises:
-            Problem: the token is missing or unknown (401), its role is too low (403), or the port requires a token and
-                none is set (403).
+            Problem: the token is missing or unknown (401; 429 after too many such requests), its role is too low (403),
+                or the port requires a token and none is set (403).
         """
         if self._tokens.is_open:
             return
@@ -30,12 +32,23 @@ class BearerAuth:
             raise _closed()
         token = token_of(authorization)
         if token is None:
+            self._count_failure(scope)
             raise _unauthorized("a bearer token is required", "Bearer")
         found = self._tokens.role_of(token)
         if found is None:
+            self._count_failure(scope)
             raise _unauthorized("the bearer token is unknown", 'Bearer error="invalid_token"')
         if found < role:
             raise _forbidden(found, role)
+
+    def _count_failure(self, scope: Mapping[str, Any]) -> None:
+        failures, client = self._tokens.failures, scope.get("client")
+        pause_s = None if failures is None or client is None else failures.failed(client[0])
+        if pause_s is not None:
+            detail = f"auth.failures_per_minute: too many requests without a valid token: try again after {pause_s} s"
+            problem = busy(detail, status=HTTPStatus.TOO_MANY_REQUESTS)
+            problem.headers["Retry-After"] = str(pause_s)
+            raise problem
 
     def caller(self, authorization: str | None, role: Role) -> tuple[Role, bytes | None]:
         """Return role and token of a request that ``require`` allows; on an open port ``role``, and no token."""
@@ -81,7 +94,7 @@ class BearerAuthMiddleware:
             role = Role.READ if scope["method"] in READING_METHODS else Role.ADMIN
             authorization = HTTPConnection(scope).headers.get("authorization")
             try:
-                self._bearer.require(authorization, role)
+                self._bearer.require(authorization, role, scope)
                 if self._quotas is not None and self._quotas.is_limiting:
                     use_quota(self._quotas.of(*self._bearer.caller(authorization, role)))
             except Problem as problem:

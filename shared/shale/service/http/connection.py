@@ -5,6 +5,7 @@ from collections.abc import MutableMapping
 from http import HTTPStatus
 from typing import Any
 
+from shale.core.address_limits import ConnectionCounts
 from shale.service.http.ordered_connection import OrderedProtocol
 from shale.service.http.problems import Problem, busy
 
@@ -40,6 +41,9 @@ class BoundedProtocol(OrderedProtocol):
 
     connections_max: int | None = None
     """Further connections get a 503 and are closed."""
+    per_address: ConnectionCounts | None = None
+    """Further connections of an address get a 429 and are closed."""
+    _counted_address: str | None = None
     _is_endless = False
     _unread_bytes = 0
     _unread_timer: asyncio.TimerHandle | None = None
@@ -56,6 +60,12 @@ class BoundedProtocol(OrderedProtocol):
         if self.connections_max is not None and len(self.connections) > self.connections_max:
             self._refuse(busy(f"more than {self.connections_max} connections"), linger=False)
             return
+        if self.per_address is not None and self.client is not None:
+            self._counted_address = self.client[0]
+            if not self.per_address.opened(self._counted_address):
+                detail = f"more than {self.per_address.limit} connections of this address"
+                self._refuse(busy(detail, status=HTTPStatus.TOO_MANY_REQUESTS), linger=False)
+                return
         self.timeout_keep_alive_task = self.loop.call_later(HEAD_S, self.timeout_keep_alive_handler)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -63,6 +73,9 @@ class BoundedProtocol(OrderedProtocol):
         self._head_is_over()
         if self._unread_timer is not None:
             self._unread_timer.cancel()
+        if self.per_address is not None and self._counted_address is not None:
+            self.per_address.closed(self._counted_address)
+            self._counted_address = None
         super().connection_lost(exc)
 
     def _set_endless(self) -> None:

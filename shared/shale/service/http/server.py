@@ -9,6 +9,7 @@ import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
+from shale.core.address_limits import ConnectionCounts
 from shale.errors import InvalidRequestError
 from shale.service.http.connection import BoundedProtocol
 
@@ -74,14 +75,20 @@ def open_socket(host: str, port: int, *, setting: str) -> socket.socket:
     return listener
 
 
-def _protocol(connections_max: int | None) -> type[BoundedProtocol]:
-    """Return a connection class with this limit: uvicorn takes a class and makes the connections itself."""
-    return cast("type[BoundedProtocol]", type("_Bounded", (BoundedProtocol,), {"connections_max": connections_max}))
+def _protocol(connections_max: int | None, per_address: ConnectionCounts | None) -> type[BoundedProtocol]:
+    """Return a connection class with these limits: uvicorn takes a class and makes the connections itself."""
+    limits = {"connections_max": connections_max, "per_address": per_address}
+    return cast("type[BoundedProtocol]", type("_Bounded", (BoundedProtocol,), limits))
 
 
 @contextlib.asynccontextmanager
 async def serve_app(
-    app: ASGIApp, listener: socket.socket, *, request_timeout_s: float, connections_max: int | None = None
+    app: ASGIApp,
+    listener: socket.socket,
+    *,
+    request_timeout_s: float,
+    connections_max: int | None = None,
+    per_address: ConnectionCounts | None = None,
 ) -> AsyncIterator[None]:
     """Serve until the block ends; then accept no more connections and let running requests finish.
 
@@ -90,10 +97,11 @@ async def serve_app(
         listener: a bound socket; it is closed at the end.
         request_timeout_s: seconds that running requests have at the end; then they are cancelled.
         connections_max: further connections are refused; ``None``: no limit.
+        per_address: counts and limits the connections of one address; ``None``: no limit.
     """
     config = uvicorn.Config(
         app,
-        http=_protocol(connections_max),
+        http=_protocol(connections_max, per_address),
         ws="none",
         lifespan="off",
         log_config=None,
