@@ -54,7 +54,9 @@ def check_partition(name: str, operations: Sequence[Operation], tenures: Tenures
         return check_counter(name, operations, tenures)
     if kind in REGISTERS:
         views = views_of(operations, tenures)
-        findings = check_register(name, views.linearizable)
+        findings = check_register(name, views.durable)
+        if any(each.function == "read" for each in views.dirty):
+            findings.add(check_register(name, views.dirty))
         writes = [each for each in operations if each.function != "read"]
         findings.add(check_sessions(name, writes, views.monotonic))
         return findings

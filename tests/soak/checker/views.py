@@ -1,6 +1,7 @@
-"""Which reads must be linearizable.
+"""Which reads must be linearizable, and with which others.
 
-Reads of the writer with durability are: they show what no crash can undo.  Not linearizable are
+Durable reads of the writer are: they show what no crash can undo.  Dirty reads of the writer are, too, but they are
+ahead of durable ones, so each kind is judged alone.  Not linearizable are
 
 - reads of ``DbReader`` and of commands, which may be old, but never go back within a session;
 - reads of a writer that has been replaced, until it notices.  The next writer has replaced it at the latest when it
@@ -43,7 +44,10 @@ class Tenures:
 class Views:
     """The operations on one key, by what is promised for them."""
 
-    linearizable: list[Operation]
+    durable: list[Operation]
+    """Writes and durable reads."""
+    dirty: list[Operation]
+    """Writes and dirty reads."""
     monotonic: list[Operation]
     """Reads that may be old."""
 
@@ -51,14 +55,17 @@ class Views:
 def views_of(history: Sequence[Operation], tenures: Tenures) -> Views:
     """Sort the operations on one key."""
     acknowledged = {each.new_value for each in history if each.function != "read" and each.outcome == "ok"}
-    linearizable, monotonic = [], []
+    durable, dirty, monotonic = [], [], []
     for operation in history:
         if operation.function != "read":
-            linearizable.append(operation)
+            durable.append(operation)
+            dirty.append(operation)
         elif operation.outcome != "ok":
             continue
         elif operation.interface not in WRITERS or tenures.is_stale(operation):
             monotonic.append(operation)
-        elif not operation.is_dirty or operation.value is None or operation.value in acknowledged:
-            linearizable.append(operation)
-    return Views(linearizable, monotonic)
+        elif not operation.is_dirty:
+            durable.append(operation)
+        elif operation.value is None or operation.value in acknowledged:
+            dirty.append(operation)
+    return Views(durable, dirty, monotonic)

@@ -57,6 +57,7 @@ ROLES: dict[str, Callable[[Shared], Sequence[ClientSession]]] = {
     "wheel-reader": wheel_reader,
 }
 FEED = "feed"
+WAKES_S = 0.5
 
 
 def main() -> None:
@@ -77,8 +78,10 @@ def main() -> None:
     threads = [threading.Thread(target=session.run) for session in ROLES[arguments.role](shared)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    while any(thread.is_alive() for thread in threads):
+        # Handlers of signals run in this thread, which another thread's signal does not wake.
+        for thread in threads:
+            thread.join(WAKES_S)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from tests.soak.checker.change_feed import Change, check_key, check_order
 from tests.soak.checker.counters import check_counter
 from tests.soak.checker.sessions import check_sessions
 from tests.soak.checker.states import check_states
-from tests.soak.checker.verdict import check_history
+from tests.soak.checker.verdict import check_history, check_partition
 from tests.soak.checker.views import Tenures, views_of
 from tests.soak.history import journal
 from tests.soak.history.operation import FINAL
@@ -78,7 +78,19 @@ def test_a_dirty_read_of_a_row_that_a_crash_undid_proves_nothing() -> None:
     history.add("a", "write", "3", 4, 5, outcome="unknown")
     history.add("b", "read", "3", 4.5, 4.8, is_dirty=True)
     history.add("b", "read", "2", 6, 7)
-    assert [each.name for each in views_of(history.operations, ALONE).linearizable] == ["a#0", "a#1", "a#2", "b#4"]
+    views = views_of(history.operations, ALONE)
+    assert [each.name for each in views.durable] == ["a#0", "a#1", "a#2", "b#4"]
+    assert [each.name for each in views.dirty] == ["a#0", "a#1", "a#2"]
+
+
+def test_dirty_reads_are_ahead_of_durable_ones() -> None:
+    history = two_writes()
+    history.add("a", "write", "3", 4, 9)
+    history.add("b", "read", "3", 5, 6, is_dirty=True)
+    history.add("c", "read", "2", 7, 8)
+    assert kinds(check_partition("register/k", history.operations, ALONE)) == set()
+    history.add("d", "read", "2", 7, 8, is_dirty=True)
+    assert kinds(check_partition("register/k", history.operations, ALONE)) == {"not linearizable"}
 
 
 def counter(*operations: tuple[str, int | None, float, float]) -> set[str]:
