@@ -263,5 +263,9 @@ kube-check: install ## the chart on a real control plane and two nodes; ROUNDS= 
 		$(if $(SPARK_IMAGE),--spark-image $(SPARK_IMAGE)) \
 		$(if $(LEAVE_OUT),--leave-out $(LEAVE_OUT)) $(if $(ONLY),--only $(ONLY))
 
+.PHONY: api-check overload-check
+api-check: install ## every call of every port as its OpenAPI document describes it, with requests by schemathesis
+	$(BIN)/python -m tests.integration.daemons.api_check $(OPTIONS)
+
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .shale .demo .mypy_cache .ruff_cache .hypothesis

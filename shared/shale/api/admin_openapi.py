@@ -8,6 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from shale.api.openapi_schemas import INT, JSON, PROBLEM, Json, problems, table
+from shale.gc.options import Task
 from shale.service.build import version
 from shale.service.http.server_url import server_url
 
@@ -97,7 +98,10 @@ PROMOTE: Json = {
     }
 }
 _DATABASE: Json = {"oneOf": [TEXT, {"type": "null"}], "description": "Path of one database; default: all databases."}
-_RESOURCES: Json = {"oneOf": [{"type": "array", "items": TEXT}, {"type": "null"}], "description": "Default: all tasks."}
+_RESOURCES: Json = {
+    "oneOf": [{"type": "array", "items": {"enum": [task.value for task in Task]}}, {"type": "null"}],
+    "description": "Default: all tasks.",
+}
 _TASK: Json = {
     "type": "object",
     "properties": {

@@ -55,6 +55,8 @@ _COMPACTION = _object(
         "error_message": _or_none(TEXT),
     }
 )
+_ULID: Json = {"type": "string", "pattern": "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"}
+_RUN: Json = {"type": "integer", "minimum": 0, "maximum": (1 << 32) - 1}
 _SOURCES = _list_of({"oneOf": [named("SortedRunSource"), named("SstViewSource")]})
 # Generators name the classes of nested objects themselves, and not always uniquely: each has a name here.
 _REQUESTS: Json = {
@@ -72,11 +74,11 @@ _REQUESTS: Json = {
     "TieredRequest": table({"Tiered": named("MergedSources")}, required=("Tiered",)),
     "DrainRequest": table({"DrainSegment": named("DrainedSources")}, required=("DrainSegment",)),
     "MergedSources": table(
-        {"segment": _BYTES, "sources": _SOURCES, "destination": _or_none(INT)}, required=("sources",)
+        {"segment": _BYTES, "sources": _SOURCES, "destination": _or_none(_RUN)}, required=("sources",)
     ),
     "DrainedSources": table({"segment": _BYTES, "sources": _SOURCES}, required=("sources",)),
-    "SortedRunSource": table({"SortedRun": INT}, required=("SortedRun",)),
-    "SstViewSource": table({"SstView": TEXT}, required=("SstView",)),
+    "SortedRunSource": table({"SortedRun": _RUN}, required=("SortedRun",)),
+    "SstViewSource": table({"SstView": _ULID}, required=("SstView",)),
 }
 SCHEMAS: Json = {
     **_REQUESTS,
@@ -112,7 +114,7 @@ def _flag(name: str, description: str) -> Json:
     return {"name": name, "in": "query", "schema": {"type": "boolean"}, "description": description}
 
 
-_ID: Json = {"name": "compaction_id", "in": "path", "required": True, "schema": TEXT, "description": "Id: a ULID."}
+_ID: Json = {"name": "compaction_id", "in": "path", "required": True, "schema": _ULID, "description": "Id: a ULID."}
 _PATH = "/v1/admin/compactions"
 _BODY_PROBLEMS = ("400", "404", "408", "409", "413", "415", "422")
 

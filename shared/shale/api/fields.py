@@ -7,6 +7,7 @@ from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from shale.api.messages import Request
+from shale.core.json_numbers import without_fraction
 from shale.core.ttl import NEVER, Ttl
 from shale.engine.read.read_point import Durability
 from shale.service.http.problems import Problem, bad_request
@@ -104,12 +105,14 @@ def _number(text: str) -> object:
 def _ttl(value: object, name: str) -> Ttl:
     if value == "never":
         return NEVER
+    value = without_fraction(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= TTL_MAX_MS:
         raise bad_request(f"{name}: must be a number of milliseconds, or never")
     return value / 1000
 
 
 def _timestamp_ms(value: object, name: str) -> int:
+    value = without_fraction(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _TIMESTAMP_MAX_MS:
         raise bad_request(f"{name}: must be a number of milliseconds since 1970")
     return value
@@ -140,6 +143,7 @@ def whole_number(value: object, name: str, *, most: int, what: str) -> int:
     Raises:
         Problem: the field is anything else (400).
     """
+    value = without_fraction(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         raise bad_request(f"{name}: not {what}")
     return value

@@ -8,7 +8,8 @@ JSON = "application/json"
 MSGPACK = "application/msgpack"
 PROBLEM_TYPE = "application/problem+json"
 
-BASE64: Json = {"type": "string", "contentEncoding": "base64"}
+_BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+BASE64: Json = {"type": "string", "contentEncoding": "base64", "pattern": _BASE64}
 KEY64: Json = {**BASE64, "minLength": 4, "description": "Not empty; in msgpack binary."}
 INT: Json = {"type": "integer"}
 TTL: Json = {

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shale.compaction.specs import fresh_run_id, name_of_segment
+from shale.core.json_numbers import without_fraction
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidCompaction, InvalidRequestError
 from shale.types import Compactions, CompactionSpec, DrainSpec, Manifest, RunId, TieredSpec, Tree, Ulid
@@ -216,6 +217,7 @@ def _sources(value: object, where: str) -> tuple[tuple[Ulid, ...], tuple[RunId, 
 
 
 def _run_id(value: object, where: str) -> RunId:
+    value = without_fraction(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _RUN_ID_MAX:
         raise InvalidRequestError(f"{where}: {value!r} is not the id of a sorted run")
     return RunId(value)
@@ -225,7 +227,8 @@ def _segment(value: object, where: str) -> bytes:
     """Parse a prefix: a list of byte values as SlateDB writes it, or text."""
     if isinstance(value, str):
         return value.encode()
-    if not isinstance(value, Sequence) or not all(_is_byte(number) for number in value):
+    value = [*map(without_fraction, value)] if isinstance(value, Sequence) else value
+    if not isinstance(value, list) or not all(_is_byte(number) for number in value):
         raise InvalidRequestError(f"{where}: a list of numbers from 0 to 255, or text")
     return bytes(value)
 

@@ -39,6 +39,7 @@ _BYTES = {
     **{unit + "ib": 1024**power for power, unit in enumerate("kmgtp", start=1)},
 }
 _INT_MAX = 2**64 - 1
+_NANOSECONDS = 1e9
 _DIGITS_MAX = 4000
 _SHOWN_BITS_MAX = 128
 _SHOWN_MAX = 60
@@ -63,15 +64,14 @@ def parse_duration_s(value: object, *, name: str = "duration") -> float:
         raise WrongType(f"{name}: {value!r} is not a duration; give a timedelta, seconds, or text such as 250ms")
     if not math.isfinite(seconds) or seconds < 0:
         raise InvalidRequestError(f"{name}: {format_value(value)} is negative or not finite")
+    if not math.isfinite(seconds * _NANOSECONDS):
+        raise InvalidRequestError(f"{name}: {format_value(value)} is too long")
     return seconds
 
 
 def parse_duration_ms(value: object, *, name: str = "duration") -> int:
     """Parse a duration, in whole milliseconds; raises like ``parse_duration_s``."""
-    ms = parse_duration_s(value, name=name) * 1000
-    if not math.isfinite(ms):
-        raise InvalidRequestError(f"{name}: {format_value(value)} is too long")
-    return round(ms)
+    return round(parse_duration_s(value, name=name) * 1000)
 
 
 def parse_lifetime_ms(value: object) -> int | None:

@@ -68,7 +68,7 @@ class AdminApp:
                 Route("/statusz", self._serve_status),
                 Route("/v1/admin/log-level", with_problem_responses(self._log_level), methods=["GET", "PUT"]),
             ],
-            exception_handlers={HTTPException: self._not_served},
+            exception_handlers={HTTPException: self._not_served, Exception: _failed},
         )
         protected = BearerAuthMiddleware(self._serve, PREFIX, self.tokens)
         self.asgi = AuditMiddleware(protected, PREFIX, self.tokens, metrics, Env.system().ids if ids is None else ids)
@@ -168,6 +168,12 @@ def register_process_metrics(metrics: Metrics, *, role: str, settings_hash: str,
     metrics.gauge("shale_config_hash_info", sha256_8=settings_hash).set(1)
     metrics.gauge("shale_config_last_reload_success").set(1)
     metrics.gauge("shale_config_last_reload_timestamp_seconds").set(started_s)
+
+
+async def _failed(request: Request, error: Exception) -> Response:  # noqa: ARG001 - the signature of a handler
+    """Answer 500; the error is raised again, and logged."""
+    detail = "internal server error; see the log of the process"
+    return response(Problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail, kind="internal"))
 
 
 def _level_of(body: bytes | bytearray) -> str:

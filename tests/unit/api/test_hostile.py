@@ -235,3 +235,11 @@ async def test_many_large_values_are_not_read_to_the_end() -> None:
         with pytest.raises(shale.errors.ResponseTooLarge):
             await port.db.get_many(keys, max_bytes=399 << 15)
         assert await port.db.get_many(keys, max_bytes=400 << 15) == [bytes(32 << 10)] * 400
+
+
+async def test_a_whole_number_may_have_a_fraction_of_zero() -> None:
+    async with open_port() as port:
+        assert (await port.post("/v1/snapshots", {"lifetime_ms": 5000.0})).status_code == 201
+        assert (await port.post("/v1/snapshots", {"lifetime_ms": 5000.5})).status_code == 400
+        row = ["put", b64(b"k"), b64(b"v"), 1000.0]
+        assert (await port.post("/v1/batch", {"ops": [row]})).status_code == 200

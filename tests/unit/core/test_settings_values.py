@@ -79,3 +79,9 @@ def test_impossible_options_are_named(keywords, named: str) -> None:
 def test_durations_beyond_all_milliseconds_are_refused() -> None:
     with pytest.raises(InvalidRequestError, match="lifetime"):
         parse_duration_ms(1e308, name="lifetime")
+
+
+@pytest.mark.parametrize("parse", [parse_duration_s, parse_duration_ms])
+def test_a_duration_that_no_clock_can_hold_is_refused(parse) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(InvalidRequestError, match="too long"):
+        parse(1e305, name="min_age")
