@@ -6,6 +6,7 @@ from shale.backup.document import Backup, BackupObject, ObjectKind, encode_backu
 from shale.compaction.records import Attempt, AttemptResult, CompactionKind, CompactionRecord, encode_record
 from shale.protocol.markers import DestroyedMark, encode_destroyed_mark
 from shale.protocol.visible_range import encode_visible_range
+from shale.sst.disk_part import encode_head
 from shale.types import EVERYTHING, CompactionStatus, DrainSpec, KeyRange, RunId, TieredSpec, Ulid
 
 _ID = Ulid(1 << 80 | 7)
@@ -65,3 +66,8 @@ def backups() -> list[bytes]:
         copied_bytes=40,
     )
     return [encode_backup(backup)]
+
+
+def cached_parts() -> list[bytes]:
+    """Return files of the disk cache: parts of one chunk, and of several."""
+    return [encode_head(bytes(range(16)), 2, data) + data for data in (b"part", bytes(40_000))]

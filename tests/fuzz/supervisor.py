@@ -71,6 +71,9 @@ class _Child:
         """Work in the child; never returns."""
         status = 1
         try:
+            with (self._folder / "log").open("ab", 0) as log:  # what parsers log would fill the terminal
+                os.dup2(log.fileno(), 1)
+                os.dup2(log.fileno(), 2)
             left = None if self._executions is None else self._executions - self._done
             work = Work(self.target, self._seed + self._restarts, self._folder, self._box, skip=self._done)
             work.run(until_s=self._until, executions_max=left)
@@ -97,7 +100,7 @@ class _Child:
             is_hang = self._since < 0
             record(self._folder, f"no end within {HANG_S:.0f} s" if is_hang else what, data)
         elif status:
-            record(self._folder, "the target cannot be run", data)
+            record(self._folder, f"the target cannot be run, see {self._folder / 'log'}", data)
             return True
         self._restarts += 1
         is_enough = self._executions is not None and self._done >= self._executions

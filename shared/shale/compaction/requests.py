@@ -14,6 +14,7 @@ from shale.errors import InvalidCompaction, InvalidRequestError
 from shale.types import Compactions, CompactionSpec, DrainSpec, Manifest, RunId, TieredSpec, Tree, Ulid
 
 _RUN_ID_MAX = 2**32 - 1
+_DIGITS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ def parse_sources(text: str) -> tuple[tuple[Ulid, ...], tuple[RunId, ...]]:
         number = name.upper().removeprefix("SR")
         if ulid is not None:
             views.append(ulid)
-        elif number.isascii() and number.isdigit() and int(number) <= _RUN_ID_MAX:
+        elif number.isascii() and number.isdigit() and len(number) <= _DIGITS_MAX and int(number) <= _RUN_ID_MAX:
             runs.append(RunId(int(number)))
         else:
             raise InvalidRequestError(f"sources: {name!r} is neither a run such as SR3 nor the ULID of an L0")

@@ -15,6 +15,7 @@ EXPONENT_MIN = -16_445
 
 _TEXT_BYTES_MAX = 5 * 1024 - 1
 _DECIMALS = 17
+_DIGITS_AT_ONCE = 4000
 _DECIMAL = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,6})?").fullmatch
 _INFINITE = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE).fullmatch
 
@@ -60,4 +61,10 @@ def shown(number: Fraction) -> bytes:
     digits = round(abs(number) * 10**_DECIMALS)
     whole, decimals = divmod(digits, 10**_DECIMALS)
     sign = "-" if number < 0 and digits else ""
-    return f"{sign}{whole}.{decimals:0{_DECIMALS}}".rstrip("0").rstrip(".").encode()
+    return f"{sign}{_digits(whole)}.{decimals:0{_DECIMALS}}".rstrip("0").rstrip(".").encode()
+
+
+def _digits(whole: int) -> str:
+    """Return the digits of a number, of which the largest have more than Python converts at once."""
+    high, low = divmod(whole, 10**_DIGITS_AT_ONCE)
+    return f"{high}{low:0{_DIGITS_AT_ONCE}}" if high else f"{low}"

@@ -206,7 +206,10 @@ def _parts(url: str) -> tuple[str, str, str]:
             f"{url!r} is not a URL such as file:///data/orders or s3://bucket/orders; "
             "for a directory, give pathlib.Path(…) or a URL that begins with file:///"
         )
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise InvalidRequestError(f"{without_credentials(url)}: not a URL: {error}") from None
     scheme, path = parts.scheme.lower(), unquote(parts.path)
     if parts.query or parts.fragment:
         raise InvalidRequestError(

@@ -19,6 +19,7 @@ from shale.core.lazy_dataclass import dataclass
 from shale.types.ids import Epoch
 from shale.types.manifest import Checkpoint, Manifest
 
+_DIGITS = re.compile(r"[0-9]{1,19}")
 _CHALLENGE = re.compile(r"standby:([0-9]{1,19})(?:\?.*)?", re.DOTALL)
 
 
@@ -82,14 +83,19 @@ class WriterIdentity:
     def of(cls, checkpoint: Checkpoint) -> Self:
         """Read the name of a writer's checkpoint; what it does not tell is empty."""
         fields = dict(parse_qsl((checkpoint.name or "").partition("?")[2]))
-        since, compactor = fields.get("since", ""), fields.get("compactor", "")
+        since, epoch = _number(fields.get("since", "")), _number(fields.get("compactor", ""))
         return cls(
             holder=fields.get("holder", ""),
             host=fields.get("host", ""),
-            since_s=int(since) if since.isdecimal() else checkpoint.create_s,
+            since_s=checkpoint.create_s if since is None else since,
             endpoint=fields.get("endpoint"),
-            compactor=EmbeddedCompactor(int(compactor), fields.get("worker", "")) if compactor.isdecimal() else None,
+            compactor=None if epoch is None else EmbeddedCompactor(epoch, fields.get("worker", "")),
         )
+
+
+def _number(text: str) -> int | None:
+    """Return a number of a name, which any process may have written; ``None`` if it is none of 64 bits."""
+    return int(text) if _DIGITS.fullmatch(text) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,12 @@
 import asyncio
 import json
 import random
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import orjson
 
@@ -22,10 +24,13 @@ from shale.format.compactions import decode_compactions, encode_compactions
 from shale.format.exclusive import open_exclusive
 from shale.format.manifest import decode_by_columns, decode_manifest, decode_plain, encode_manifest, is_lossless
 from shale.format.sequence_tracker import SequenceTracker
+from shale.gc.plan import GcPlan, PlannedObject, Task
 from shale.protocol.markers import DestroyedMark, decode_destroyed_mark, encode_destroyed_mark
 from shale.protocol.visible_range import decode_visible_range, encode_visible_range
+from shale.sst.disk_part import PartRange, head_size, read_part
 from shale.store.memory import MemoryStore
-from shale.types import CasMode, ExclusiveModes, KeyRange, Manifest, Ulid
+from shale.types import CasMode, Checkpoint, Epoch, ExclusiveModes, KeyRange, Manifest, ManifestId, Ulid
+from shale.types.writer_sign import WriterIdentity, challenged_epoch, embedded_compactor, writer_status
 from tests.fuzz import documents, samples
 from tests.fuzz.flat_mutation import mutate_flat
 from tests.fuzz.mutation import any_of, mutate_bytes, words_mutation
@@ -84,9 +89,14 @@ JSON_MUTATION = any_of(mutate_json, mutate_json, words_mutation(JSON_WORDS))
 def _manifest(data: bytes) -> None:
     """Read by columns and plainly; a manifest that can be read can be written and read again."""
     found = attempt(lambda: require_place(lambda: decode_manifest(data, path=PATH), offset_max=len(data)))
-    plain = attempt(lambda: decode_plain(data, path=PATH))
+    try:
+        modes, inner = open_exclusive(data, PATH)
+    except CorruptionError:
+        return
+    plain = attempt(lambda: replace(decode_plain(inner, path=PATH), exclusive=modes))
     require_equal("manifests read both ways", found, plain)
-    by_columns = decode_by_columns(data, path=PATH)
+    by_columns = decode_by_columns(inner, path=PATH)
+    by_columns = None if by_columns is None else replace(by_columns, exclusive=modes)
     if by_columns is not None:
         require_equal("columns and the plain reader", by_columns, plain)
     if isinstance(found, Manifest) and is_lossless(found):
@@ -162,6 +172,45 @@ def _backup(data: bytes) -> None:
     encode_backup(found)
 
 
+def _checkpoint_name(data: bytes) -> None:
+    """Read the name of a checkpoint, which tells of writers and challenges."""
+    name = data.decode(errors="replace")
+    checkpoint = Checkpoint(id=UUID(int=1), manifest_id=ManifestId(1), expire_s=0, create_s=5, name=name)
+    manifest = Manifest(checkpoints=(checkpoint,), writer_epoch=Epoch(3))
+    found = WriterIdentity.of(checkpoint)
+    again = replace(checkpoint, name=found.checkpoint_name(Epoch(3)))
+    require_equal("a name, read and written again", replace(WriterIdentity.of(again), since_s=found.since_s), found)
+    writer_status(manifest, 10)
+    embedded_compactor(manifest)
+    challenged_epoch(name)
+
+
+def _gc_plan(data: bytes) -> None:
+    GcPlan.from_json(orjson.loads(data))
+
+
+def _gc_plans() -> list[bytes]:
+    planned = PlannedObject(Task.COMPACTED, "db/compacted/x.sst", 5, 6, "unreferenced", 7)
+    ages = {Task.COMPACTED: 5.0}
+    fields: dict[str, Any] = {"database": "db", "manifest_id": 3, "compactions_id": None, "made_at_ms": 99}
+    return [orjson.dumps(GcPlan(**fields, min_ages_s=ages, objects=(planned,)).as_json())]
+
+
+def _cached_part(data: bytes) -> None:
+    """Read a file of the disk cache, of which a crash may have left any part: the bytes that were put, or nothing."""
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        for length in (4, 40_000):
+            for start, end in ((0, length), (1, 2), (length - 1, length)):
+                wanted = PartRange(bytes(range(16)), 2, length, start, end)
+                found = read_part(file.fileno(), wanted)
+                if found is not None:
+                    require_equal("a part and its length", len(found), end - start)
+                    if data in documents.cached_parts():
+                        require_equal("an intact part and its file", found, data[head_size(length) :][start:end])
+
+
 def _feed_offset(data: bytes) -> None:
     """Read a position of a feed, as Spark stores it, and a place to start as a user writes it."""
     text = data.decode(errors="replace")
@@ -221,6 +270,13 @@ def _trackers() -> list[bytes]:
     return [tracker.encode(), SequenceTracker().encode(), *sorted(stored, key=len)]
 
 
+_IN_NAMES = (b"since=", b"&", b"compactor=", b"9" * 5000, b"worker=%00", b"%", b"endpoint=", b"\xd9\xa3", b"=", b"-1")
+
+
+def _names() -> list[bytes]:
+    return [b"writer:3?holder=a&host=b&since=17&endpoint=c&compactor=4&worker=w", b"standby:3?host=x", b"daily"]
+
+
 def targets() -> list[Target]:
     corrupt = (CorruptionError,)
     flat = (
@@ -243,6 +299,11 @@ def targets() -> list[Target]:
             _mutate_enveloped(lambda _: "CompactionsV1"),
             weight=2,
         ),
+        Target(
+            "checkpoint name", _checkpoint_name, _names, (), ("shale.types.writer_sign",), words_mutation(_IN_NAMES)
+        ),
+        Target("gc plan", _gc_plan, _gc_plans, (InvalidRequestError, ValueError), ("shale.gc.plan",), JSON_MUTATION),
+        Target("disk cache", _cached_part, documents.cached_parts, (), ("shale.sst.disk_part",)),
         Target("sequence tracker", _tracker, _trackers, corrupt, ("shale.format.sequence_tracker",)),
         Target(
             "boundary", _boundary, lambda: [b"0", b" 17\n", b"%d" % (2**64 - 1)], corrupt, ("shale.format.boundary",)

@@ -1,6 +1,6 @@
 """Reads Parquet files, Arrow IPC files and streams, and writes Parquet and streams, one batch at a time."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -29,6 +29,9 @@ _BINARY = (
     pa.types.is_fixed_size_binary,
     pa.types.is_binary_view,
 )
+_UNREADABLE = (pa.ArrowException, OSError, MemoryError)
+_TOO_LARGE = "a part of it claims more memory than there is"
+"""Arrow allocates what a file claims, before it looks at its size; its error then has no text."""
 _GROUP_BYTES = 32 << 20
 """Size of a row group, and so roughly the memory of an export."""
 
@@ -129,14 +132,14 @@ def read(
             schema, total, batches = _open_arrow_file(stream, file)
         else:
             reader = pa.ipc.open_stream(stream)
-            schema, total, batches = reader.schema, None, iter(reader)
+            schema, total, batches = reader.schema, None, _checked(reader)
         layout.require(schema.names, str(file))
     except InvalidRequestError:
         stream.close()
         raise
-    except (pa.ArrowException, OSError) as error:
+    except _UNREADABLE as error:
         stream.close()
-        raise InvalidRequestError(f"{file}: {error}") from error
+        raise InvalidRequestError(f"{file}: {str(error) or _TOO_LARGE}") from error
     return _rows_of(batches, stream, file, layout, rows_at_once), total
 
 
@@ -146,7 +149,14 @@ def _open_arrow_file(stream: BinaryIO, file: Path) -> tuple[Any, int | None, Ite
         raise InvalidRequestError(f"{file}: an Arrow IPC file cannot be read from a pipe: name the file")
     reader = pa.ipc.open_file(stream)
     batches = (reader.get_batch(number) for number in range(reader.num_record_batches))
-    return reader.schema, None, batches
+    return reader.schema, None, _checked(batches)
+
+
+def _checked(batches: Iterable[Any]) -> Iterator[Any]:
+    """Check offsets and texts, which Arrow takes from the file as they are: they may lead out of memory."""
+    for batch in batches:
+        batch.validate(full=True)
+        yield batch
 
 
 def _renamed(name: str, layout: RowLayout) -> str:
@@ -171,8 +181,8 @@ def _rows_of(
                     for row in _rows(batch.slice(start, rows_at_once), layout):
                         done += 1
                         yield put_of(*row)
-    except (pa.ArrowException, OSError) as error:
-        raise MalformedRow(f"{file}: {error}") from error
+    except _UNREADABLE as error:
+        raise MalformedRow(f"{file}: {str(error) or _TOO_LARGE}") from error
     except ValueError as error:
         raise MalformedRow(f"{file}, row {done}: {error}") from error
 

@@ -155,7 +155,10 @@ def _read_text(file: Path, what: str) -> str:
 
 def _read_file(file: Path) -> dict[str, Any]:
     text = _read_text(file, "configuration")
-    tree = _read_yaml(file, text) if file.suffix in (".yaml", ".yml") else _read_toml(file, text)
+    try:
+        tree = _read_yaml(file, text) if file.suffix in (".yaml", ".yml") else _read_toml(file, text)
+    except RecursionError:
+        raise InvalidRequestError(f"{file}: the configuration is nested too deeply") from None
     if not isinstance(tree, dict):
         raise InvalidRequestError(f"{file}: the configuration is not a table of names and values")
     return tree
