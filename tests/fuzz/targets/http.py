@@ -320,7 +320,12 @@ def _bearer(data: bytes) -> None:
 
 def targets() -> list[Target]:
     parts = ("fields", "messages", "ops_body", "txn_body", "scan.request")
-    bodies = (*(f"shale.api.{name}" for name in parts), "shale.service.http.bodies")
+    bodies = (
+        *(f"shale.api.{name}" for name in parts),
+        "shale.service.http.bodies",
+        "shale.service.http.documents",
+        "shale.api.limits",
+    )
     routes = tuple(f"shale.api.routes.{name}" for name in ("reads", "writes", "snapshots", "writer"))
     tokens = ("shale.api.scan.token",)
     bearer = ("shale.service.http.bearer", "shale.service.http.request_id", "shale.service.http.server_url")
@@ -331,7 +336,7 @@ def targets() -> list[Target]:
             _request,
             _requests,
             (),
-            (*bodies, *routes, "shale.service.http.bodies"),
+            (*bodies, *routes, "shale.service.http.documents"),
             _mutate_request,
             weight=3,
         ),
