@@ -16,8 +16,8 @@ _CALLS = frozenset(
         *("literal_eval", "read_csv", "open_csv", "read_json", "read_table", "ParquetFile", "open_stream", "open_file"),
     )
 )
-_DEFINITIONS = ("decode", "parse", "_decode", "_parse", "open_section", "from_json")
-_MAYBE = re.compile(rf"def (?:{'|'.join(_DEFINITIONS)})|\b(?:{'|'.join(sorted(_CALLS))})\(")
+_DEFINITION = re.compile(r"_?(?:decode|parse)(?:d|_\w+)?|open_section|from_json\w*")
+_MAYBE = re.compile(rf"def _?(?:decode|parse|open_section|from_json)|\b(?:{'|'.join(sorted(_CALLS))})\(")
 """Parsing the source of a module takes a hundred times as long."""
 _SOURCES = ("shared/shale", "services")
 _LEFT_OUT = ("_generated", "/kernels/", "/demo/", "/telemetry/", "/testing/")
@@ -39,7 +39,7 @@ def decoding_modules() -> dict[str, str]:
 
 def _signs(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith(_DEFINITIONS):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _DEFINITION.fullmatch(node.name):
             yield f"def {node.name}"
         elif isinstance(node, ast.Call):
             function = node.func

@@ -28,7 +28,6 @@ NOT_FUZZED = {
     "shale.format.manifest_image": "reads what the kernel of the writer has written",
     "shale.protocol.checkpoints": _OWN_OPTIONS,
     "shale.protocol.versioned_store": _CALLS_OTHERS,
-    "shale.resp.options": "only its name begins so",
     "shale.service.admin": "one word of a body",
     "shale.service.admin_calls": "Starlette decodes the body; the calls have tests of their own",
     "shale.service.config.spark_section": "a validator of the settings that are fuzzed as files",

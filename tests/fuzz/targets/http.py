@@ -315,7 +315,7 @@ def _bearer(data: bytes) -> None:
     safe_request_id(text).encode("ascii")
     server_url(cast("Any", {"scheme": "http", "headers": [(b"host", data)]}))
     BearerAuth(_ACCESS).caller(text, Role.READ)
-    BearerAuth(_ACCESS).require(text, Role.READ)
+    BearerAuth(_ACCESS).require(text, Role.READ, {"client": ("127.0.0.1", 5)})
 
 
 def targets() -> list[Target]:
@@ -328,6 +328,7 @@ def targets() -> list[Target]:
     )
     routes = tuple(f"shale.api.routes.{name}" for name in ("reads", "writes", "snapshots", "writer"))
     tokens = ("shale.api.scan.token",)
+    connection = ("shale.service.http.connection", "shale.service.http.ordered_connection")
     bearer = ("shale.service.http.bearer", "shale.service.http.request_id", "shale.service.http.server_url")
     http_words = words_mutation(_HTTP_WORDS)
     return [
@@ -341,7 +342,13 @@ def targets() -> list[Target]:
             weight=3,
         ),
         Target(
-            "http connection", _connection, _connections, (), ("shale.service.http.connection",), http_words, weight=2
+            "http connection",
+            _connection,
+            _connections,
+            (),
+            connection,
+            http_words,
+            weight=2,
         ),
         Target("scan token", _token, _tokens, (Problem,), tokens, any_of(mutate_msgpack, words_mutation(JSON_WORDS))),
         Target("bearer header", _bearer, lambda: [b"Bearer secret", b"bearer  x", b"localhost:80"], (Problem,), bearer),

@@ -14,6 +14,7 @@ from shale.resp.commands.command_table import COMMANDS, READER_COMMANDS, WRITER_
 from shale.resp.options import RespOptions
 from shale.resp.session import RespSession
 from shale.service.access import AccessTokens, Quotas, Rates, Role
+from shale.service.process import PortServices
 from shale.store.memory import MemoryStore
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
@@ -102,7 +103,8 @@ async def harness(
     quotas = None if rates is None else Quotas(clock, Metrics(), rates)
     access = AccessTokens(((SecretStr(each), role) for each, role in roles.items()), quotas=quotas)
     async with shale.Db.open("db", store=MemoryStore() if store is None else store, env=env, **settings) as db:
-        yield Harness(db, Backend(db, env, options or RespOptions(), access, COMMANDS, metrics=Metrics()), clock)
+        services = PortServices(tokens=access)
+        yield Harness(db, Backend(db, env, options or RespOptions(), services, COMMANDS, metrics=Metrics()), clock)
 
 
 @asynccontextmanager
@@ -114,5 +116,5 @@ async def reading_harness() -> AsyncIterator[tuple[shale.Db, shale.DbReader, Tal
         shale.Db.open("db", store=store, env=env, flush_interval=0) as db,
         shale.DbReader.open("db", store=store, env=env) as reader,
     ):
-        backend = Backend(reader, env, RespOptions(), AccessTokens(), COMMANDS, metrics=Metrics())
+        backend = Backend(reader, env, RespOptions(), PortServices(), COMMANDS, metrics=Metrics())
         yield db, reader, Talker(RespSession(backend, READER_COMMANDS))
