@@ -29,7 +29,7 @@ REDIS_COMMIT ?= 4f8cdc2a1ea53e42955af758aabffee67cb455dd
 # collecting the tests takes 20 instead of 8 seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install tools java demo spark-demo up test test-again bench bench-spark sim sim-two-phase fuzz fuzz-properties model soak soak-tests two-phase-soak standby-soak gc-soak backup-check compat versitygw redis-suite docs quick lint mutations mutation-run fmt gen gen-schemas check check-long lock release wheels first-hour archive image image-spark sizing-check compose-check alert-check dashboard-check clean
+.PHONY: help install tools java demo spark-demo up test test-again bench bench-spark sim sim-two-phase fuzz fuzz-properties model soak soak-tests two-phase-soak standby-soak gc-soak backup-check compat versitygw redis-suite docs quick lint mutations mutation-run fmt gen gen-schemas check check-long lock release wheels first-hour archive image image-spark memory-check sizing-check compose-check alert-check dashboard-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -246,6 +246,9 @@ image-spark: ## build the image with PySpark and Java, for drivers and executors
 
 dashboard-check: install ## query every panel of Grafana's dashboards on a real Prometheus after a load
 	$(BIN)/python -m tests.checks.dashboards
+
+memory-check: install ## each daemon under a memory limit of the kernel, overloaded; LIMITS="256 512" MiB
+	$(BIN)/python -m tests.checks.memory $(LIMITS)
 
 sizing-check: install ## memory of each daemon under load against the formulas of docs/how-to/operate/sizing.md
 	$(BIN)/python -m tests.checks.sizing

@@ -38,7 +38,7 @@ async def run_reader(process: Process[ReaderSettings]) -> None:
         if isinstance(opened, CheckpointMissing):
             raise opened
         process.health.add_status(partial(_status, opened, process.env.clock))
-        process.memory.add_meter(MemoryPart.WAL_ROWS, lambda: opened.replayed_bytes)
+        process.memory.account.add_meter(MemoryPart.WAL_ROWS, lambda: opened.replayed_bytes)
         if settings.options().mode is not ReaderMode.CHECKPOINT:
             check = partial(_lag, opened, process.env.clock, settings.ready.max_lag)
             process.health.add_ready_check("lag", check)
@@ -77,10 +77,11 @@ async def _open(process: Process[ReaderSettings]) -> DbReader | CheckpointMissin
 
 def _cache(process: Process[ReaderSettings]) -> MemoryBudget:
     """Return the cache of the reader, which shrinks when memory is full."""
-    if process.memory.cache is None:  # ``_open`` is called until there is a database
+    if process.memory.account.cache is None:  # ``_open`` is called until there is a database
         size_bytes = process.settings.block_cache_bytes
-        process.memory.add_cache(MemoryBudget(DEFAULT_CAPACITY_BYTES if size_bytes is None else size_bytes))
-    cache = process.memory.cache
+        capacity_bytes = DEFAULT_CAPACITY_BYTES if size_bytes is None else size_bytes
+        process.memory.account.add_cache(MemoryBudget(capacity_bytes, large_values=process.memory.large_values))
+    cache = process.memory.account.cache
     assert isinstance(cache, MemoryBudget)
     return cache
 

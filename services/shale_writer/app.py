@@ -50,8 +50,8 @@ async def run_writer(process: Process[WriterSettings]) -> None:
             return
         promotion.succeeded(db.status.writer_epoch)
         process.report_undurable(partial(_undurable, db))
-        process.memory.add_meter(MemoryPart.MEMTABLES, lambda: db.status.unflushed_bytes)
-        process.memory.add_meter(MemoryPart.TRANSACTIONS, lambda: db.status.transaction_history_bytes)
+        process.memory.account.add_meter(MemoryPart.MEMTABLES, lambda: db.status.unflushed_bytes)
+        process.memory.account.add_meter(MemoryPart.TRANSACTIONS, lambda: db.status.transaction_history_bytes)
         process.health.add_status(partial(_status, db))
         process.health.add_ready_check("pressure", partial(_check_backpressure, db, settings.max_unflushed_bytes))
         try:
@@ -77,8 +77,8 @@ async def _open(process: Process[WriterSettings], ports: DataPorts, promotion: P
     """Open the database; a standby waits until it may, and returns ``None`` if the process has to stop before."""
     settings = process.settings
     options = _with_endpoint(settings.options(), ports, settings.http.host)
-    cache = MemoryBudget(settings.block_cache_bytes)
-    process.memory.add_cache(cache)
+    cache = MemoryBudget(settings.block_cache_bytes, large_values=process.memory.large_values)
+    process.memory.account.add_cache(cache)
     options = replace(options, cache=cache)
     if settings.standby.enabled:
         from shale_writer.standby.run import StandbyRun

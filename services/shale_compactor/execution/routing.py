@@ -127,7 +127,7 @@ async def open_executor(process: Process[_S]) -> AsyncIterator[JobExecutor]:
         transforms=settings.transforms(),
         metrics=process.metrics,
     )
-    process.memory.add_meter(MemoryPart.COMPACTION, lambda: local.buffer_bytes)
+    process.memory.account.add_meter(MemoryPart.COMPACTION, lambda: local.buffer_bytes)
     if settings.spark.executor == "local":
         yield local
         return

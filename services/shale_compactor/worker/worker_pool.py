@@ -56,7 +56,7 @@ class WorkerPool:
         self._transforms = settings.transforms()
         self._slots = JobSlots(settings.worker_options().max_concurrent_compactions, process.env.clock)
         self._range_slots = anyio.Semaphore(settings.executor_options().max_active_ranges)
-        process.memory.add_meter(
+        process.memory.account.add_meter(
             MemoryPart.COMPACTION, lambda: used_buffer_bytes(settings.executor_options(), self._range_slots)
         )
         self._made: dict[str, Worker] = {}

@@ -8,8 +8,10 @@ from typing import Any, TypeVar, cast
 
 import anyio
 
-from shale.api.messages import Request
+from shale.api.messages import Request, Response
+from shale.api.sent_values import SentValues
 from shale.api.settings import HttpSection
+from shale.concurrency.byte_budget import ByteShare
 from shale.core.memory_account import MemoryPart
 from shale.env import Env
 from shale.errors import ShaleError
@@ -20,11 +22,14 @@ from shale.service.http.lazy_timeout import run_with_lazy_timeout
 from shale.service.http.problems import Problem, busy
 from shale.service.latency import Latency
 from shale.service.process import PortServices
+from shale.sst.budget import LARGE_VALUE_BYTES
 from shale.telemetry.metrics import Metrics
+from shale.types import Row
 
 T = TypeVar("T")
 
 _ACCEPT = "accept the write"
+_RESPOND = "get memory for the response"
 MIN_RATE_GRACE_S = 10.0
 """Seconds after the start of a body from which ``min_body_rate`` counts."""
 ROW_ELEMENTS = 9
@@ -40,6 +45,7 @@ class Limits:
     def __init__(self, http: HttpSection, metrics: Metrics, env: Env, services: PortServices) -> None:
         self.rows_max = http.max_batch_rows
         self.time_max_s = http.request_timeout
+        self.send_timeout_s = http.send_timeout
         self.answer_max_bytes = http.max_inflight_bytes
         self._latency = services.latency or Latency(env, 1.0)
         self._cpu = env.cpu
@@ -49,6 +55,8 @@ class Limits:
             http.max_body_bytes,
             BodyPace(http.request_timeout, http.body_timeout, http.min_body_rate, MIN_RATE_GRACE_S),
         )
+        self.memory = services.memory
+        self._sent = SentValues(services.memory.large_values)
         services.memory.account.add_meter(MemoryPart.REQUESTS, lambda: self._bodies.used_bytes)
 
     async def body(self, call: Request) -> Body:
@@ -107,6 +115,38 @@ class Limits:
         if error is not None:
             raise error
         return cast("T", result)
+
+    async def value_to_send(self, key: bytes, row: Row) -> bytes:
+        """Return a large value; wait for memory, unless it is being sent to another client.
+
+        Raises:
+            Problem: there was none in time (503).
+        """
+        with self.time_limit(_RESPOND):
+            return await self._sent.hold((key, row.seq), row.value)
+        raise AssertionError("the time limit raises")
+
+    async def hold_body(self, response: Response) -> Response:
+        """Return a response with a complete body; wait for memory if it is large, which is kept until it is sent.
+
+        Raises:
+            Problem: there was none in time (503).
+        """
+        if len(response.body) > LARGE_VALUE_BYTES:
+            with self.time_limit(_RESPOND):
+                await self.memory.large_values.take(len(response.body))
+        return response
+
+    async def scan_share(self) -> ByteShare:
+        """Take the memory of one scan; the caller releases it.
+
+        Raises:
+            Problem: there was none in time (503).
+        """
+        share = self.memory.scans.share()
+        with self.time_limit("get memory for the scan"):
+            await share.take(self.memory.scan_bytes)
+        return share
 
     def timed(self, op: str, call: Awaitable[T]) -> Coroutine[Any, Any, T]:
         """Await a call of the database and observe its latency."""

@@ -9,6 +9,8 @@ from starlette.types import Receive, Scope, Send
 from shale.service.http.problems import bad_request
 
 OCTETS = "application/octet-stream"
+PIECE_BYTES = 256 << 10
+"""Larger bodies are sent in pieces, so that no server copies a whole body into its buffers."""
 RawHeader = tuple[bytes, bytes]
 
 
@@ -77,4 +79,11 @@ class Response:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's signature
         """Send the response."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        if len(self.body) > PIECE_BYTES:
+            rest = memoryview(self.body)
+            while len(rest) > PIECE_BYTES:  # the server waits before each piece until the client has read the last one
+                await send({"type": "http.response.body", "body": rest[:PIECE_BYTES], "more_body": True})
+                rest = rest[PIECE_BYTES:]
+            await send({"type": "http.response.body", "body": rest})
+            return
         await send({"type": "http.response.body", "body": self.body})

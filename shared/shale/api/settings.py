@@ -28,6 +28,9 @@ class HttpSection(Section):
         ge=0,
         description="Bytes per second, on average after 10 s; slower request bodies get 408. 0: no limit.",
     )
+    send_timeout: PositiveSeconds = Field(
+        default=30.0, description="A client that reads nothing of its response for this long is dropped."
+    )
     max_body_bytes: Bytes = Field(default=32 * MIB, description="The largest request body; larger ones get 413.")
     max_inflight_bytes: Bytes = Field(
         default=128 * MIB,

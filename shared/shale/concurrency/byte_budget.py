@@ -1,7 +1,8 @@
 """Bytes that concurrent work shares: a taker waits until there is room, in the order of the requests."""
 
+import asyncio
 from collections import deque
-from typing import Self
+from typing import Any, Self
 
 import anyio
 
@@ -22,6 +23,11 @@ class ByteBudget:
         self._waiting: deque[tuple[int, anyio.Event]] = deque()
 
     @property
+    def is_contended(self) -> bool:
+        """Whether a request waits for room."""
+        return bool(self._waiting)
+
+    @property
     def free_bytes(self) -> int:
         """The bytes that are not taken."""
         return max(0, self.capacity_bytes - self.used_bytes)
@@ -32,6 +38,10 @@ class ByteBudget:
             return False
         self.used_bytes += size_bytes
         return True
+
+    def note(self, size_bytes: int) -> None:
+        """Count bytes that are in use already; there may be more of them than the budget has."""
+        self.used_bytes += size_bytes
 
     async def take(self, size_bytes: int) -> None:
         """Take bytes; wait until there is room.  A cancelled call has taken none."""
@@ -94,3 +104,47 @@ class ByteShare:
 
     def __exit__(self, *_: object) -> None:
         self.reduce_to(0)
+
+
+class TaskShares:
+    """Shares of a budget that belong to tasks: work deep in a task takes them, and the end of the task releases them.
+
+    Args:
+        budget: where the bytes are from.
+    """
+
+    def __init__(self, budget: ByteBudget) -> None:
+        self._budget = budget
+        self._shares: dict[asyncio.Task[Any], ByteShare] = {}
+
+    async def take(self, size_bytes: int) -> None:
+        """Take bytes for the present task, instead of those that it has; wait until there is room."""
+        task = _current_task()
+        self._release(task)
+        share = self._budget.share()
+        await share.take(size_bytes)
+        self._shares[task] = share
+        task.add_done_callback(self._release)
+
+    def detach(self) -> ByteShare:
+        """Return the share of the present task, which no longer releases it; an empty one if it has none."""
+        task = _current_task()
+        task.remove_done_callback(self._release)
+        return self._shares.pop(task, None) or self._budget.share()
+
+    def release(self) -> None:
+        """Give back the bytes of the present task."""
+        if self._shares:
+            self._release(_current_task())
+
+    def _release(self, task: "asyncio.Task[Any]") -> None:
+        share = self._shares.pop(task, None)
+        if share is not None:
+            task.remove_done_callback(self._release)
+            share.reduce_to(0)
+
+
+def _current_task() -> "asyncio.Task[Any]":
+    task = asyncio.current_task()
+    assert task is not None
+    return task

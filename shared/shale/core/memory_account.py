@@ -13,6 +13,7 @@ class MemoryPart(StrEnum):
     TRANSACTIONS = "transactions"
     REQUESTS = "requests"
     RESPONSES = "responses"
+    SCANS = "scans"
     COMPACTION = "compaction"
     WAL_ROWS = "wal_rows"
 

@@ -57,6 +57,7 @@ class Connection(asyncio.Protocol):
         self._has_ended = False
         """The client has closed its sending side, but may still read."""
         self._counted_bytes = 0
+        self._unread_bytes = 0
         self._scope: anyio.CancelScope | None = None
         self._commands: list[list[bytes]] = []
         self._done = 0
@@ -67,6 +68,7 @@ class Connection(asyncio.Protocol):
         self._answers: list[bytes] = []
         """Replies that were not written yet."""
         self.host = ""
+        self._answer_bytes = 0
         self.is_running = False
         self.is_refused = False
         self.silent_ticks = 0
@@ -107,10 +109,12 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Stop executing commands: the client does not read its replies."""
+        self._count_unread(self._transport.get_write_buffer_size())
         self._may_write = asyncio.get_running_loop().create_future()
 
     def resume_writing(self) -> None:
         """Continue executing commands."""
+        self._count_unread(0)
         waiter, self._may_write = self._may_write, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
@@ -120,6 +124,12 @@ class Connection(asyncio.Protocol):
         self._is_over = True
         self._wake()
         self.resume_writing()
+
+    def _count_unread(self, size_bytes: int) -> None:
+        responses = self._backend.memory.responses
+        responses.give_back(self._unread_bytes)
+        responses.note(size_bytes)
+        self._unread_bytes = size_bytes
 
     @property
     def is_waiting_for_input(self) -> bool:
@@ -182,6 +192,7 @@ class Connection(asyncio.Protocol):
                     self._answers.append(error(TOO_SLOW.format(self._backend.options.request_timeout_s)))
         finally:
             self._count_inflight(0)
+            self._session.reserved.reduce_to(0)
             self._session.reset_transaction()
             if not self._is_over:
                 self._transport.abort()
@@ -274,10 +285,11 @@ class Connection(asyncio.Protocol):
     async def _run_commands(self) -> None:
         """Run commands until all have a reply, or enough reply bytes are buffered."""
         session, commands, answers, size = self._session, self._commands, self._answers, 0
+        most = min(ANSWER_BYTES, self._backend.memory.piece_bytes())
         execute = session.execute if not self._backend.is_draining else self._refused
         self.busy_ticks = 0
         self.is_running = True
-        while self._done < len(commands) and size <= ANSWER_BYTES:
+        while self._done < len(commands) and size <= most:
             try:
                 answer = await execute(commands[self._done])
             except Exception:  # the outermost handler: the client gets an error, the log gets the traceback
@@ -288,6 +300,7 @@ class Connection(asyncio.Protocol):
             size += len(answer)
             self.busy_ticks = 0
             self._done = self._done + 1 if not session.is_closing else len(commands)
+        self._answer_bytes = size
         # Skipped by a cancellation, after which ``run`` still has to reply to the command.
         self.is_running = False
 
@@ -306,13 +319,44 @@ class Connection(asyncio.Protocol):
         if self._is_over:
             return False
         answers, self._answers = self._answers, []
+        if self._answer_bytes > ANSWER_BYTES:
+            return await self._send_large(answers)
         data = answers[0] if len(answers) == 1 else b"".join(answers)
         self._backend.bytes_written += len(data)
         self._transport.write(data)
-        if self._may_write is not None:
+        return self._may_write is None or await self._is_read()
+
+    async def _send_large(self, answers: list[bytes]) -> bool:
+        """Write large replies in pieces; wait for memory, and before each piece until the client has read the last."""
+        size = self._answer_bytes
+        self._answer_bytes = 0
+        self._backend.bytes_written += size
+        with self._backend.memory.large_values.detach() as share:
             with anyio.move_on_after(self._backend.options.request_timeout_s) as scope:
-                await self._may_write
+                share.reduce_to(size)
+                if share.size_bytes < size:
+                    await share.take(size - share.size_bytes)
+            self._session.reserved.reduce_to(0)
             if scope.cancelled_caught:
+                self._is_over = True
+                self._transport.abort()
+                return False
+            for answer in answers:
+                rest = memoryview(answer)
+                while rest and not self._is_over:
+                    self._transport.write(rest[:ANSWER_BYTES])
+                    rest = rest[ANSWER_BYTES:]
+                    if self._may_write is not None and not await self._is_read():
+                        return False
+        return not self._is_over
+
+    async def _is_read(self) -> bool:
+        """Wait until the client has read most of its replies; drop a client that reads nothing of them."""
+        while self._may_write is not None and not self._is_over:
+            unread_bytes = self._transport.get_write_buffer_size()
+            with anyio.move_on_after(self._backend.options.send_timeout_s) as scope:
+                await asyncio.shield(self._may_write)
+            if scope.cancelled_caught and self._transport.get_write_buffer_size() >= unread_bytes:
                 self._is_over = True
                 self._transport.abort()
         return not self._is_over

@@ -42,6 +42,7 @@ class RespOptions:
         max_key_bytes: limit of keys that the database writes.
         request_timeout_s: time limit of a command, and of silence within one.
         idle_timeout_s: time limit of silence between commands; 0: none.
+        send_timeout_s: a client that reads nothing of its replies for so long is dropped.
         allow_flush: FLUSHDB and FLUSHALL may delete all rows.
     """
 
@@ -55,6 +56,7 @@ class RespOptions:
     max_key_bytes: int = 65_535
     request_timeout_s: float = 60.0
     idle_timeout_s: float = 0.0
+    send_timeout_s: float = 30.0
     allow_flush: bool = False
 
     def parser_limits(self) -> ParserLimits:

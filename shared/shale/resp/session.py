@@ -147,6 +147,7 @@ class RespSession:
         "queued_bytes",
         "quota",
         "ran",
+        "reserved",
         "role",
         "snapshot",
         "transaction",
@@ -177,6 +178,8 @@ class RespSession:
         """That of its token; without one, commands count in the quota of the role that they need."""
         self.failure: str | None = None
         """The kind of the last error that the client did not cause, since the last replies were sent."""
+        self.reserved = backend.memory.scans.share()
+        """The memory of large replies while they are made."""
         self.ran = [0] * len(latency.CATEGORIES)
         self.is_closing = False
         self.last_write: WriteHandle | None = None
@@ -308,6 +311,11 @@ class RespSession:
                 self.record_write(handle)
             return answer
         raise RespError(f"TRYAGAIN {ATTEMPTS_MAX} attempts conflicted with other writes; nothing was written")
+
+    async def reserve(self, size_bytes: int) -> None:
+        """Wait for the memory of a large reply; it is kept until that is written."""
+        if not self.reserved.size_bytes:
+            await self.reserved.take(size_bytes)
 
     async def live_row(self, reads: Reads, key: bytes) -> Row | None:
         """Return the row of a key, unless it has expired."""

@@ -51,6 +51,10 @@ class RespSection(Section):
     idle_timeout: Seconds = Field(
         default=_DEFAULTS.idle_timeout_s, description="Close connections after this time without a command; 0: never."
     )
+    send_timeout: PositiveSeconds = Field(
+        default=_DEFAULTS.send_timeout_s,
+        description="A client that reads nothing of its replies for this long is dropped.",
+    )
     allow_flush: bool = Field(
         default=_DEFAULTS.allow_flush, description="Let FLUSHDB and FLUSHALL delete every row of the database."
     )
@@ -75,4 +79,5 @@ class RespSection(Section):
             max_key_bytes=max_key_bytes,
             request_timeout_s=self.request_timeout,
             idle_timeout_s=self.idle_timeout,
+            send_timeout_s=self.send_timeout,
         )

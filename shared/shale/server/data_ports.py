@@ -16,9 +16,8 @@ from shale.server.front_page import FrontPage
 from shale.server.settings import ServerSettings
 from shale.service.access import AccessTokens, Quotas
 from shale.service.health import ServiceState
-from shale.service.http.server import open_socket, serve_app
+from shale.service.http.server import ConnectionLimits, open_socket, serve_app
 from shale.service.latency import Latency
-from shale.service.memory.port_memory import PortMemory
 from shale.service.process import PortServices, Process
 from shale.service.shutdown import wait_until_stopped
 
@@ -78,8 +77,7 @@ def data_tokens(process: Process[S]) -> AccessTokens:
 
 def port_services(process: Process[S]) -> PortServices:
     """Return what the data ports share."""
-    memory = PortMemory(process.memory, process.settings.memory.response_bytes)
-    return PortServices(latency=sampled_latency(process), tokens=data_tokens(process), memory=memory)
+    return PortServices(latency=sampled_latency(process), tokens=data_tokens(process), memory=process.memory)
 
 
 async def serve_database(
@@ -103,16 +101,14 @@ async def serve_database(
     drain_s = settings.shutdown.request_timeout
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(api.running())
-        page = FrontPage(api, role=settings.ROLE, admin_host=settings.admin.host, admin_port=process.admin_port)
-        await stack.enter_async_context(
-            serve_app(
-                page,
-                ports.http,
-                request_timeout_s=drain_s,
-                connections_max=settings.http.max_connections,
-                per_address=ConnectionCounts(settings.http.max_connections_per_address),
-            )
+        limits = ConnectionLimits(
+            connections_max=settings.http.max_connections,
+            per_address=ConnectionCounts(settings.http.max_connections_per_address),
+            send_timeout_s=settings.http.send_timeout,
+            responses=api.memory.responses,
         )
+        page = FrontPage(api, role=settings.ROLE, admin_host=settings.admin.host, admin_port=process.admin_port)
+        await stack.enter_async_context(serve_app(page, ports.http, request_timeout_s=drain_s, limits=limits))
         if ports.resp is not None:
             from shale.resp.server import serve_resp
 

@@ -32,6 +32,7 @@ from shale.service.exported_traces import exported_traces
 from shale.service.health import Health, ServiceState, StoreReachability, writes_check
 from shale.service.heartbeat import measure_event_loop, probe_store, watch_clock, watch_writes
 from shale.service.http.server import open_socket, serve_app
+from shale.service.memory.process_memory import ProcessMemory
 from shale.service.memory.watch import watch_memory
 from shale.service.process import Main, Process
 from shale.service.runtime_tuning import has_uvloop, reuse_large_buffers, share_one_arena, tune_gc
@@ -93,7 +94,8 @@ class _Shell(Generic[S]):
         self._location = self._settings.database.location()
         self._env = Env.system(cpu_threads=self._settings.cpu_threads)
         self._metrics = Metrics(db=self._label)
-        self._memory = MemoryAccount(loaded.memory.limit_bytes)
+        account = MemoryAccount(loaded.memory.limit_bytes)
+        self._memory = ProcessMemory(account, self._settings.memory.response_bytes)
         self._health = Health(self._env.clock, self._metrics)
         self._log = get_logger(self._settings.ROLE)
         self._admin_quotas = Quotas(self._env.clock, self._metrics, self._settings.admin.rates(), is_admin=True)
@@ -159,7 +161,7 @@ class _Shell(Generic[S]):
             work = anyio.CancelScope()
             shutdown = Shutdown(anyio.Event(), self._health, self._settings.shutdown, self._log, work, scrapes)
             tg.start_soon(partial(shutdown.listen, reload=self._reloader.reload), name="signals")
-            tg.start_soon(watch_memory, self._env, self._metrics, self._memory, name="memory")
+            tg.start_soon(watch_memory, self._env, self._metrics, self._memory.account, name="memory")
             tg.start_soon(measure_event_loop, self._env, self._metrics, self._health, name="event_loop")
             async with serve_app(admin.asgi, listener, request_timeout_s=ADMIN_REQUEST_S):
                 try:

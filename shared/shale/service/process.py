@@ -7,7 +7,6 @@ from typing import Generic, TypeVar
 import anyio
 
 from shale.core.lazy_dataclass import dataclass
-from shale.core.memory_account import MemoryAccount
 from shale.engine.location import DatabaseStores
 from shale.env import Env
 from shale.errors import NotFoundError
@@ -17,7 +16,7 @@ from shale.service.config.settings import DaemonSettings
 from shale.service.exit_logging import Undurable
 from shale.service.health import Health, ServiceState
 from shale.service.latency import Latency
-from shale.service.memory.port_memory import PortMemory
+from shale.service.memory.process_memory import ProcessMemory
 from shale.store.location import Location
 from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
@@ -34,7 +33,7 @@ class Process(Generic[S]):
 
     Args:
         draining: set when the process has to stop; the main function then ends its work and returns.
-        memory: what the parts of the process hold, and its limit.
+        memory: what the parts of the process hold, its limit, and the budgets of its ports.
         wal_store: the store of the WAL, if it has one of its own.
     """
 
@@ -47,7 +46,7 @@ class Process(Generic[S]):
     store: ObjectStore
     location: Location
     log: LazyLogger
-    memory: MemoryAccount
+    memory: ProcessMemory
     draining: anyio.Event = field(default_factory=anyio.Event)
     wal_store: ObjectStore | None = None
     _reload_callbacks: list[Callable[[S], None]] = field(default_factory=list, init=False)
@@ -123,7 +122,7 @@ class PortServices:
 
     latency: Latency | None = None
     tokens: AccessTokens | None = None
-    memory: PortMemory = field(default_factory=PortMemory)
+    memory: ProcessMemory = field(default_factory=ProcessMemory)
 
 
 NO_SERVICES = PortServices()

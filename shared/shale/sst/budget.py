@@ -15,6 +15,12 @@ from shale.core.settings_values import Size, parse_size
 DEFAULT_CAPACITY_BYTES = 256 * 1024 * 1024
 
 
+LARGE_VALUE_BYTES = 1 << 20
+"""Larger values take memory of their own while they are read and sent."""
+COPIES_OF_VALUE = 3
+"""Of a large value while it is read: the stored block, the decoded block, and the value."""
+
+
 class CacheShare(Protocol):
     """A cache that counts against a budget."""
 
@@ -36,11 +42,25 @@ class CacheShare(Protocol):
         ...
 
 
+class LargeValues(Protocol):
+    """Memory for large values that are being read and sent."""
+
+    async def take(self, size_bytes: int) -> None:
+        """Take memory for the present task, until it has ended; wait until there is some."""
+        ...
+
+
 class MemoryBudget:
     """A number of bytes, and the caches that share them."""
 
-    def __init__(self, capacity_bytes: Size = DEFAULT_CAPACITY_BYTES) -> None:
+    def __init__(
+        self, capacity_bytes: Size = DEFAULT_CAPACITY_BYTES, *, large_values: LargeValues | None = None
+    ) -> None:
         """Start without caches; with a capacity of 0 they keep nothing.
+
+        Args:
+            capacity_bytes: for all caches.
+            large_values: bounds the blocks that are too large for a cache while they are read; ``None``: no bound.
 
         Raises:
             InvalidRequestError: the capacity is negative, or not a size.
@@ -48,9 +68,15 @@ class MemoryBudget:
         self.capacity_bytes = parse_size(capacity_bytes, name="capacity_bytes")
         # Replaced, never changed: threads iterate over it while others join.
         self._shares: tuple[weakref.ref[CacheShare], ...] = ()
+        self.large_values = large_values
         self._joining = threading.Lock()
         self.of_thread = threading.local()
         """Each thread's own cache; see ``shale.sst.cache.thread_cache``."""
+
+    async def admit(self, size_bytes: int) -> None:
+        """Wait until there is memory for reading blocks of this size, if they are large and it is bounded."""
+        if self.large_values is not None and size_bytes > LARGE_VALUE_BYTES:
+            await self.large_values.take(COPIES_OF_VALUE * size_bytes)
 
     @property
     def used_bytes(self) -> int:

@@ -192,11 +192,11 @@ class SstReader:
             transformer=self._transformer,
             image_max=meta.block_image_max,
         )
+        await self.cache.budget.admit(offsets[-1] - offsets[0])
         with self._reading(slot, "sst.blocks"):
             data = memoryview(await self._read(slot, offsets[0], offsets[-1]))
             for block, start, end in zip(range(first, last), offsets, offsets[1:], strict=False):
-                stored = data[start - offsets[0] : end - offsets[0]]
-                image = bytes(open_block(stored, offset=start))
+                image = bytes(open_block(data[start - offsets[0] : end - offsets[0]], offset=start))
                 if keep:
                     self.cache.put_block(slot, block, image)
                 images.append(image)

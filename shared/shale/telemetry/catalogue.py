@@ -75,7 +75,7 @@ _PROCESS = (
     _gauge("shale_executor_queue", "Pieces of CPU work that wait for a thread.", db=False),
     _gauge(
         "shale_memory_bytes", "What a part of the process holds in memory.", "part", db=False,
-        part=("memtables", "cache", "transactions", "requests", "responses", "compaction", "wal_rows"),
+        part=("memtables", "cache", "transactions", "requests", "responses", "scans", "compaction", "wal_rows"),
     ),
     _gauge("shale_memory_limit_bytes", "The memory that the process may take: memory.limit.", db=False),
     _counter("shale_memory_refusals_total", "Requests that were refused because memory was full.", db=False),

@@ -13,9 +13,9 @@ from shale.resp.backend import Backend
 from shale.resp.commands.command_table import COMMANDS
 from shale.resp.metrics import export
 from shale.resp.options import RespOptions
-from shale.service.access import AccessTokens
 from shale.service.admin import register_process_metrics
 from shale.service.health import Health
+from shale.service.process import PortServices
 from shale.store.connect import connect
 from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
@@ -39,7 +39,7 @@ async def _measure() -> list[BenchLine]:
         register_process_metrics(metrics, role="writer", settings_hash="0", started_s=0)
         Health(env.clock, metrics)
         build_writer_api(db, WritesHttpSection(), metrics, env, max_key_bytes=1024)
-        export(Backend(db, env, RespOptions(), AccessTokens(), COMMANDS, metrics=metrics), metrics, COMMANDS)
+        export(Backend(db, env, RespOptions(), PortServices(), COMMANDS, metrics=metrics), metrics, COMMANDS)
 
         def scrape() -> bytes:
             metrics.refresh()

@@ -29,19 +29,26 @@ class Daemon:
     """One process, whose log is collected in a file.
 
     ``is_fresh``: with an interpreter of its own, as in production; otherwise a fork, which starts much faster.
+    ``prefix``: a command that starts a fresh interpreter, for example in a control group.
     """
 
     process: "Fork | subprocess.Popen[bytes]"
 
     def __init__(
-        self, module: str, *args: str, log: Path, env: dict[str, str] | None = None, is_fresh: bool = False
+        self,
+        module: str,
+        *args: str,
+        log: Path,
+        env: dict[str, str] | None = None,
+        is_fresh: bool = False,
+        prefix: tuple[str, ...] = (),
     ) -> None:
         self.log = log
         environment = {**os.environ, "PYTHONPATH": PYTHONPATH, **(env or {})}
         arguments = [module, *args, "--admin-port", "0"]
         with log.open("ab") as stderr, Path(os.devnull).open("r+b") as null:
-            if is_fresh or ARE_FRESH:
-                command = [sys.executable, "-W", "error", "-m", *arguments]
+            if is_fresh or ARE_FRESH or prefix:
+                command = [*prefix, sys.executable, "-W", "error", "-m", *arguments]
                 self.process = subprocess.Popen(
                     command, stdin=null, stdout=null, stderr=stderr, env=environment, cwd=log.parent
                 )
@@ -98,10 +105,15 @@ class Daemon:
 
 @contextlib.contextmanager
 def running(
-    module: str, *args: str, log: Path, env: dict[str, str] | None = None, is_fresh: bool = False
+    module: str,
+    *args: str,
+    log: Path,
+    env: dict[str, str] | None = None,
+    is_fresh: bool = False,
+    prefix: tuple[str, ...] = (),
 ) -> Iterator[Daemon]:
     """Run a daemon that is stopped at the end of the block."""
-    daemon = Daemon(module, *args, log=log, env=env, is_fresh=is_fresh)
+    daemon = Daemon(module, *args, log=log, env=env, is_fresh=is_fresh, prefix=prefix)
     try:
         yield daemon
     finally:

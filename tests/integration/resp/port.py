@@ -15,7 +15,7 @@ from shale.resp.options import RespOptions
 from shale.resp.server import serve_resp
 from shale.service.access import AccessTokens, Role
 from shale.service.http.server import open_socket
-from shale.service.memory.port_memory import PortMemory
+from shale.service.memory.process_memory import ProcessMemory
 from shale.service.process import PortServices
 from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
@@ -106,7 +106,7 @@ async def port(
     token: str | None = None,
     drain_timeout_s: float = 10.0,
     flush_interval: float = 0.01,
-    memory: PortMemory | None = None,
+    memory: ProcessMemory | None = None,
     **options: Any,
 ) -> AsyncIterator[Port]:
     metrics, store = Metrics(db="db"), StallingStore()
@@ -128,7 +128,7 @@ async def port(
             RespOptions(**options),
             services=PortServices(
                 tokens=None if token is None else AccessTokens([(SecretStr(token), Role.WRITE)]),
-                memory=PortMemory() if memory is None else memory,
+                memory=ProcessMemory() if memory is None else memory,
             ),
             drain_timeout_s=drain_timeout_s,
         ) as backend,

@@ -1,7 +1,7 @@
 """What the Redis port replies while the process holds as much memory as it may."""
 
 from shale.core.memory_account import MemoryAccount
-from shale.service.memory.port_memory import PortMemory
+from shale.service.memory.process_memory import ProcessMemory
 from tests.integration.resp.port import Port, serve
 
 
@@ -20,4 +20,4 @@ def test_writes_are_refused_and_deletes_and_reads_go_on() -> None:
         assert await line.say("SET", "a", "2") == "OK"
         assert account.refusals == 1
 
-    serve(scenario, memory=PortMemory(account))
+    serve(scenario, memory=ProcessMemory(account))

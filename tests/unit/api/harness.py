@@ -14,7 +14,7 @@ from shale.api.build import build_writer_api
 from shale.api.settings import WritesHttpSection
 from shale.env import Env, InlineCpu, SystemClock
 from shale.service.access import AccessTokens
-from shale.service.memory.port_memory import PortMemory
+from shale.service.memory.process_memory import ProcessMemory
 from shale.service.process import PortServices
 from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
@@ -64,11 +64,11 @@ async def open_port(
     limits: dict[str, Any] | None = None,
     tokens: AccessTokens | None = None,
     clock: OffsetClock | None = None,
-    memory: PortMemory | None = None,
+    memory: ProcessMemory | None = None,
     **options: Any,
 ) -> AsyncIterator[Port]:
     clock = OffsetClock() if clock is None else clock
-    memory = PortMemory() if memory is None else memory
+    memory = ProcessMemory() if memory is None else memory
     env = Env(clock, random.Random(1), InlineCpu())
     http = WritesHttpSection(**cast("Any", limits or {}))
     settings = {"flush_interval": 0, **options}

@@ -3,7 +3,7 @@
 import pytest
 
 from shale.core.memory_account import MemoryAccount
-from shale.service.memory.port_memory import PortMemory
+from shale.service.memory.process_memory import ProcessMemory
 from tests.unit.api.harness import open_port
 
 pytestmark = pytest.mark.anyio
@@ -17,7 +17,7 @@ def anyio_backend() -> str:
 async def test_writes_are_refused_until_there_is_room_and_reads_go_on() -> None:
     """A refused write is 429 with ``Retry-After``, and the process counts it."""
     account = MemoryAccount(1 << 40)
-    async with open_port(memory=PortMemory(account)) as port:
+    async with open_port(memory=ProcessMemory(account)) as port:
         assert (await port.client.put("/v1/kv/a", content=b"1")).status_code == 204
         account.is_full = True
         refused = await port.client.put("/v1/kv/a", content=b"2")

@@ -2,11 +2,11 @@
 
 from typing import TypeVar
 
-from shale.core.memory_account import MemoryAccount
 from shale.env import Env
 from shale.service.admin import AdminApp
 from shale.service.config.settings import DaemonSettings
 from shale.service.health import Health
+from shale.service.memory.process_memory import ProcessMemory
 from shale.service.process import Process
 from shale.store.location import Location, parse_location
 from shale.store.memory import MemoryStore
@@ -39,6 +39,6 @@ def make_process(
         store=store if store is not None else MemoryStore(),
         location=location if location is not None else parse_location("memory:///db"),
         log=get_logger(component),
-        memory=MemoryAccount(1 << 40),
+        memory=ProcessMemory(),
         wal_store=wal_store,
     )

@@ -1,6 +1,6 @@
 """The read routes (docs/reference/http.md 2 and 5)."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -14,14 +14,16 @@ from shale.api.responses import fields_response, is_msgpack_request, negotiate_m
 from shale.api.scan.formats import FORMATS
 from shale.api.scan.page import PAGE_ROWS, page_fields, read_page
 from shale.api.scan.request import ScanRequest, scan_request
-from shale.api.scan.stream import ScanStream, scan_pieces
+from shale.api.scan.stream import ScanSource, ScanStream, scan_pieces
 from shale.api.scan.token import ScanToken, encode_token
 from shale.api.snapshot_leases import SnapshotHandle, SnapshotLeases
+from shale.concurrency.byte_budget import ByteShare
 from shale.engine.read.read_point import Durability
 from shale.engine.read.reads import Reads
 from shale.errors import ErrorKind, ResponseTooLarge
 from shale.service.http.documents import Fields
 from shale.service.http.problems import Problem, bad_request, too_large
+from shale.sst.budget import LARGE_VALUE_BYTES
 
 SNAPSHOT = "snapshot"
 
@@ -45,7 +47,8 @@ class ReadRoutes:
 
     async def get(self, call: Request) -> Response:
         """Read one row."""
-        lookup = self._source(call).get_row(key_from_path(call.path), durability=durability(call, default="memory"))
+        key = key_from_path(call.path)
+        lookup = self._source(call).get_row(key, durability=durability(call, default="memory"))
         row = await self._limits.timed("get", lookup)
         if row is None:
             raise Problem(HTTPStatus.NOT_FOUND, "no such key", kind=ErrorKind.DATA.value)
@@ -54,7 +57,8 @@ class ReadRoutes:
             headers.append((b"x-shale-create-ts", b"%d" % row.create_ts))
         if row.expire_ts is not None:
             headers.append((b"x-shale-expire-ts", b"%d" % row.expire_ts))
-        return Response(HTTPStatus.OK, row.value, headers=headers, media_type=OCTETS)
+        value = await self._limits.value_to_send(key, row) if len(row.value) > LARGE_VALUE_BYTES else row.value
+        return Response(HTTPStatus.OK, value, headers=headers, media_type=OCTETS)
 
     async def get_many(self, call: Request) -> Response:
         """Read many rows, in the order of the keys."""
@@ -65,14 +69,31 @@ class ReadRoutes:
             keys = await self._limits.decoded(body, take, packed=packed, elements_per_row=1)
         # Read each key once: a large value requested a thousand times would take a thousand times its memory.
         distinct = list(dict.fromkeys(keys))
-        most = self._limits.answer_max_bytes if len(keys) > 1 else None
         try:
-            read = await source.get_many(distinct, durability=wanted_durability, max_bytes=most)
-        except ResponseTooLarge as error:
-            raise _too_large_answer(str(error)) from error
+            return await self._many(source, keys, distinct, wanted_durability, LARGE_VALUE_BYTES, packed=packed)
+        except ResponseTooLarge:
+            pass
+        with await self._limits.scan_share():
+            try:
+                most = self._limits.answer_max_bytes
+                response = await self._many(source, keys, distinct, wanted_durability, most, packed=packed)
+            except ResponseTooLarge as error:
+                raise _too_large_answer(str(error)) from error
+            return await self._limits.hold_body(response)
+
+    async def _many(
+        self, source: Reads, keys: list[bytes], distinct: list[bytes], wanted: Durability, most: int, *, packed: bool
+    ) -> Response:
+        """Return the values of many keys.
+
+        Raises:
+            ResponseTooLarge: there are several keys, and the values have more than ``most`` bytes.
+        """
+        read = await source.get_many(distinct, durability=wanted, max_bytes=most if len(keys) > 1 else None)
         found = dict(zip(distinct, read, strict=True))
         values = [found[key] for key in keys]
-        self._require_room(values)
+        if len(values) > 1 and sum([len(value) for value in values if value is not None]) > most:
+            raise ResponseTooLarge(f"the values together have more than {most} bytes; ask for fewer keys")
         if packed:
             return fields_response({"values": values}, packed=True)
         texts = [to_base64(value).decode() if value is not None else None for value in values]
@@ -82,19 +103,28 @@ class ReadRoutes:
         """Scan a range of rows as a stream."""
         media_type = negotiate_media_type(call, FORMATS)
         request, snapshot_id, wanted, _ = await self._scan_request(call)
-        async with self._scanned(snapshot_id, wanted) as snapshot:
-            return await self._stream(snapshot, request, snapshot_id, wanted, media_type)
+        share = await self._limits.scan_share()
+        try:
+            async with self._scanned(snapshot_id, wanted) as snapshot:
+                return await self._stream(snapshot, request, snapshot_id, wanted, (media_type, share))
+        except BaseException:
+            share.reduce_to(0)
+            raise
 
     async def scan_page(self, call: Request) -> Response:
         """Read one page of a range as one document, for clients that read no streams."""
         request, snapshot_id, wanted, packed = await self._scan_request(call)
         limit = min(PAGE_ROWS if request.limit is None else request.limit, self._limits.rows_max)
-        async with self._scanned(snapshot_id, wanted) as snapshot:
-            headers, token = _scan_state(snapshot, request, snapshot_id)
-            scan = snapshot.scan(**replace(request, limit=limit).arguments(), durability=wanted)
-            page = await self._limits.timed("scan", read_page(scan, limit))
-        resume = token(page.rows[-1].key) if page.has_more else None
-        return fields_response(page_fields(page, resume, packed=packed), packed=packed, headers=headers)
+        memory = self._limits.memory
+        with await self._limits.scan_share():
+            async with self._scanned(snapshot_id, wanted) as snapshot:
+                headers, token = _scan_state(snapshot, request, snapshot_id)
+                arguments = replace(request, limit=limit).arguments()
+                scan = snapshot.scan(**arguments, durability=wanted, read_ahead_bytes=memory.read_ahead_bytes)
+                page = await self._limits.timed("scan", read_page(scan, limit, bytes_max=memory.scan_bytes))
+            resume = token(page.rows[-1].key) if page.has_more else None
+            response = fields_response(page_fields(page, resume, packed=packed), packed=packed, headers=headers)
+            return await self._limits.hold_body(response)
 
     async def _scan_request(self, call: Request) -> tuple[ScanRequest, str | None, Durability, bool]:
         """Return the request, the id of the snapshot to read, the durability, and whether the body is msgpack."""
@@ -125,20 +155,18 @@ class ReadRoutes:
         request: ScanRequest,
         snapshot_id: str | None,
         wanted: Durability,
-        media_type: str,
+        how: tuple[str, ByteShare],
     ) -> ScanStream:
         headers, token = _scan_state(snapshot, request, snapshot_id)
         headers.append((b"x-shale-resume", token(request.after).encode()))
-        encoder = FORMATS[media_type]()
-        scan = snapshot.scan(**request.arguments(), durability=wanted)
+        media_type, share = how
+        memory = self._limits.memory
+        encoder = FORMATS[media_type](memory.piece_bytes)
+        scan = snapshot.scan(**request.arguments(), durability=wanted, read_ahead_bytes=memory.read_ahead_bytes)
         pieces = scan_pieces(scan, encoder, limit=request.limit, token=token)
         first = await self._limits.timed("scan", anext(pieces, None))
-        return ScanStream(encoder, first, pieces, headers=headers, timeout_s=self._limits.time_max_s)
-
-    def _require_room(self, values: Sequence[bytes | None]) -> None:
-        most = self._limits.answer_max_bytes
-        if len(values) > 1 and sum([len(value) for value in values if value is not None]) > most:
-            raise _too_large_answer(f"the values together have more than {most} bytes; request fewer keys")
+        source = ScanSource(scan, encoder, share, memory)
+        return ScanStream(source, first, pieces, headers=headers, timeout_s=self._limits.send_timeout_s)
 
     def _source(self, call: Request) -> Reads:
         """Return the source of reads: the database, or the snapshot that the query names."""

@@ -5,7 +5,7 @@ after an error.  A stream without an ending was interrupted.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, ClassVar
 
 import msgpack
@@ -20,8 +20,6 @@ from shale.types import Row
 NDJSON = "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
 CHUNK_ROWS = 1024
-CHUNK_BYTES = 1 << 20
-"""Bytes of keys and values in one piece, unless a single row has more; bounds the memory of a stream."""
 
 
 class ScanFormat(ABC):
@@ -29,7 +27,9 @@ class ScanFormat(ABC):
 
     media_type: ClassVar[str]
 
-    def __init__(self) -> None:
+    def __init__(self, piece_bytes: Callable[[], int]) -> None:
+        """``piece_bytes``: keys and values of the next piece, unless a single row has more."""
+        self.piece_bytes = piece_bytes
         self.rows = 0
         self.last_key: bytes | None = None
 
@@ -51,7 +51,7 @@ class _Rows(ScanFormat):
 
     async def pieces(self, scan: Scan) -> AsyncIterator[bytes | memoryview]:
         """See ``ScanFormat``."""
-        while rows := await scan.next_batch(CHUNK_ROWS, bytes_max=CHUNK_BYTES):
+        while rows := await scan.next_batch(CHUNK_ROWS, bytes_max=self.piece_bytes()):
             self.rows += len(rows)
             self.last_key = rows[-1].key
             yield self._encoded(rows)
@@ -78,8 +78,8 @@ class Msgpack(_Rows):
 
     media_type = MSGPACK
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, piece_bytes: Callable[[], int]) -> None:
+        super().__init__(piece_bytes)
         self._packer = msgpack.Packer(autoreset=False)
 
     def _encoded(self, rows: list[Row]) -> bytes:
@@ -100,10 +100,10 @@ class ArrowStream(ScanFormat):
 
     media_type = ARROW
 
-    def __init__(self) -> None:
+    def __init__(self, piece_bytes: Callable[[], int]) -> None:
         from shale.engine.arrow.stream import ArrowWriter
 
-        super().__init__()
+        super().__init__(piece_bytes)
         self._writer: Any = ArrowWriter()
 
     async def pieces(self, scan: Scan) -> AsyncIterator[bytes | memoryview]:

@@ -20,18 +20,19 @@ class Page(NamedTuple):
     has_more: bool
 
 
-async def read_page(scan: Scan, limit: int) -> Page:
+async def read_page(scan: Scan, limit: int, *, bytes_max: int = PAGE_BYTES_MAX) -> Page:
     """Read the rows of one page, and close the scan.
 
     Args:
         scan: a scan with the same limit.
         limit: the largest number of rows.
+        bytes_max: the page ends after so many bytes, if it has not ended before.
 
     Raises:
         ShaleError: the scan fails; no row is returned then.
     """
     rows: list[Row] = []
-    left_bytes = PAGE_BYTES_MAX
+    left_bytes = min(bytes_max, PAGE_BYTES_MAX)
     try:
         while left_bytes > 0 and (more := await scan.next_batch(limit, bytes_max=left_bytes)):
             rows += more

@@ -8,14 +8,57 @@ from starlette.types import Receive, Scope, Send
 
 from shale.api.messages import RawHeader
 from shale.api.scan.formats import ScanFormat
+from shale.concurrency.byte_budget import ByteShare
 from shale.engine.scan.scan import Scan
 from shale.errors import ShaleError
 from shale.service.http.connection import abort_connection
 from shale.service.http.problems import document, problem_from
+from shale.service.memory.process_memory import ProcessMemory
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 
 log = get_logger("http")
+
+STALL_S = 0.05
+"""After so many seconds a scan gives up what it has read ahead."""
+CONTENDED_S = 5.0
+"""A client that reads nothing for so many seconds is dropped if others wait for its memory."""
+
+
+class ScanSource:
+    """A scan that gives up its buffers while the client does not read.
+
+    Args:
+        scan: the scan.
+        encoder: the format.
+        share: the memory of the scan, which it has at first.
+        memory: the budgets of the process.
+    """
+
+    def __init__(self, scan: Scan, encoder: ScanFormat, share: ByteShare, memory: ProcessMemory) -> None:
+        self.encoder = encoder
+        self._scan = scan
+        self._share = share
+        self._memory = memory
+
+    @property
+    def is_contended(self) -> bool:
+        """Whether others wait for the memory that this one has."""
+        return self._memory.scans.is_contended or self._memory.responses.is_contended
+
+    def pause(self) -> None:
+        """Release what the scan has read ahead; the connection counts what is not sent."""
+        self._scan.release()
+        self._share.reduce_to(0)
+
+    async def resume(self) -> None:
+        """Take memory again before the scan goes on."""
+        if not self._share.size_bytes:
+            await self._share.take(self._memory.scan_bytes)
+
+    def close(self) -> None:
+        """Release all memory."""
+        self._share.reduce_to(0)
 
 
 class ScanStream:
@@ -23,7 +66,7 @@ class ScanStream:
 
     def __init__(
         self,
-        encoder: ScanFormat,
+        source: ScanSource,
         first: bytes | memoryview | None,
         rest: AsyncGenerator[bytes | memoryview, None],
         *,
@@ -32,10 +75,11 @@ class ScanStream:
     ) -> None:
         self.status_code = int(HTTPStatus.OK)
         self.raw_headers = [
-            (b"content-type", encoder.media_type.encode()),
+            (b"content-type", source.encoder.media_type.encode()),
             (b"cache-control", b"no-store"),
             *headers,
         ]
+        self._source = source
         self._first = first
         self._rest = rest
         self._timeout_s = timeout_s
@@ -47,6 +91,7 @@ class ScanStream:
             try:
                 is_taken = await self._send_all(send)
             finally:
+                self._source.close()
                 with anyio.CancelScope(shield=True):
                     await self._rest.aclose()
             if not is_taken:
@@ -60,17 +105,35 @@ class ScanStream:
     async def _send_all(self, send: Send) -> bool:
         """Send all pieces; return ``False`` if the client stopped reading."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        if self._first is not None and not await self._is_sent(send, self._first, more=True):
+        if self._first is not None and not await self._is_sent(send, self._first):
             return False
+        self._first = None
         async for piece in self._rest:
-            if not await self._is_sent(send, piece, more=True):
+            if not await self._is_sent(send, piece):
                 return False
-        return await self._is_sent(send, b"", more=False)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        return True
 
-    async def _is_sent(self, send: Send, piece: bytes | memoryview, *, more: bool) -> bool:
-        with anyio.move_on_after(self._timeout_s) as scope:
-            await send({"type": "http.response.body", "body": piece, "more_body": more})
-        return not scope.cancelled_caught
+    async def _is_sent(self, send: Send, piece: bytes | memoryview) -> bool:
+        """Send a piece and wait until the client has read most of it."""
+        source = self._source
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+        del piece
+        waited_s, wait_s = 0.0, STALL_S
+        while waited_s < self._timeout_s:
+            with anyio.move_on_after(min(wait_s, self._timeout_s - waited_s)) as scope:
+                # The server waits here while its buffer is full.
+                await send({"type": "http.response.body", "body": b"", "more_body": True})
+            if not scope.cancelled_caught:
+                await source.resume()
+                return True
+            if not waited_s:
+                source.pause()
+            elif source.is_contended and waited_s >= CONTENDED_S:
+                return False
+            waited_s += wait_s
+            wait_s = 1.0
+        return False
 
 
 async def scan_pieces(

@@ -101,6 +101,11 @@ class ScanChunkReader:
         if not self._has_begun:
             self._plan = self._plan._replace(reads_all=True)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether there are no more rows to read."""
+        return self._is_over
+
     def check(self) -> None:
         """Raise the error that ended the scan, if any."""
         if self._error is not None:
@@ -152,11 +157,15 @@ class ScanChunkReader:
         return self._count_objects(view, rows)
 
     def take_back(self, last_key: bytes, count: int) -> None:
-        """Take back the last ``count`` objects, which follow the row of ``last_key``."""
+        """Take back the last ``count`` rows, which follow the row of ``last_key``."""
         self._has_ended = False
         self._restart()
         self._range, self._last_key = self.key_range, last_key
         self.return_rows(count)
+
+    def release(self) -> None:
+        """Keep nothing that was read ahead; ``take_back`` says where reading goes on."""
+        self._ref = self._missing = None
 
     async def next(self) -> Rows | None:
         """Return the next rows, ascending in both directions; ``None`` at the end."""

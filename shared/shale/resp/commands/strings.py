@@ -11,10 +11,16 @@ from shale.resp.encoder import OK, array, bulk, integer
 from shale.resp.errors import RespError, wrong_arity
 from shale.resp.numbers import positive_expiry_ms
 from shale.resp.session import Command, Handler, RespSession, Writes
+from shale.sst.budget import LARGE_VALUE_BYTES
+
+_COPIES_OF_REPLY = 3
+"""The values, their encodings, and the reply of all."""
 
 
 async def _get(session: RespSession, args: list[bytes]) -> bytes:
     row = await session.live_row(session.reads, args[1])
+    if row is not None and len(row.value) > LARGE_VALUE_BYTES:
+        await session.reserve(len(row.value))
     return session.encoding.null if row is None else bulk(row.value)
 
 
@@ -111,16 +117,31 @@ async def _mget(session: RespSession, args: list[bytes]) -> bytes:
     keys = require_key_count(session, args[1:])
     # Read each key once: a large value requested a thousand times would take a thousand times its memory.
     distinct = list(dict.fromkeys(keys))
-    null, most = session.encoding.null, session.backend.options.max_command_bytes
-    refusal = f"ERR the values together are larger than {most} bytes; request fewer keys"
     try:
-        read = await session.reads.get_many(distinct, hide_expired=True, max_bytes=most)
+        return await _many(session, keys, distinct, LARGE_VALUE_BYTES)
+    except ResponseTooLarge:
+        pass
+    memory = session.backend.memory
+    most = min(session.backend.options.max_command_bytes, memory.responses.capacity_bytes)
+    await session.reserve(_COPIES_OF_REPLY * most)
+    try:
+        return await _many(session, keys, distinct, most)
     except ResponseTooLarge as error:
-        raise RespError(refusal) from error
+        raise RespError(f"ERR the values together are larger than {most} bytes; request fewer keys") from error
+
+
+async def _many(session: RespSession, keys: list[bytes], distinct: list[bytes], most: int) -> bytes:
+    """Return the reply with the values of many keys.
+
+    Raises:
+        ResponseTooLarge: they have more than ``most`` bytes.
+    """
+    read = await session.reads.get_many(distinct, hide_expired=True, max_bytes=most)
     found = dict(zip(distinct, read, strict=True))
     values = [found[key] for key in keys]
     if sum([len(value) for value in values if value is not None]) > most:
-        raise RespError(refusal)
+        raise ResponseTooLarge("the values are too large")
+    null = session.encoding.null
     return array([null if value is None else bulk(value) for value in values])
 
 

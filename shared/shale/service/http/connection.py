@@ -5,6 +5,7 @@ from collections.abc import MutableMapping
 from http import HTTPStatus
 from typing import Any
 
+from shale.concurrency.byte_budget import ByteBudget
 from shale.core.address_limits import ConnectionCounts
 from shale.service.http.ordered_connection import OrderedProtocol
 from shale.service.http.problems import Problem, busy
@@ -13,8 +14,6 @@ HEAD_BYTES_MAX = 128 * 1024
 """Limit for the request line and headers of one request; the HTTP parser itself has none."""
 HEAD_S = 30.0
 """Seconds that the headers may take, and that a new connection may be silent."""
-UNREAD_S = 60.0
-"""Seconds that a response may wait without the client reading any of it."""
 
 _ABORT = "shale.abort"
 _ENDLESS = "shale.endless"
@@ -44,6 +43,11 @@ class BoundedProtocol(OrderedProtocol):
     per_address: ConnectionCounts | None = None
     """Further connections of an address get a 429 and are closed."""
     _counted_address: str | None = None
+    send_timeout_s = 30.0
+    """A client that reads nothing of its responses for so many seconds is dropped."""
+    responses: ByteBudget | None = None
+    """Counts what clients have not read."""
+    _counted_bytes = 0
     _is_endless = False
     _unread_bytes = 0
     _unread_timer: asyncio.TimerHandle | None = None
@@ -71,6 +75,7 @@ class BoundedProtocol(OrderedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timers of a closed connection."""
         self._head_is_over()
+        self._count_unread(0)
         if self._unread_timer is not None:
             self._unread_timer.cancel()
         if self.per_address is not None and self._counted_address is not None:
@@ -107,9 +112,30 @@ class BoundedProtocol(OrderedProtocol):
         if self._unread_timer is None and self.transport.get_write_buffer_size():
             self._expect_reading()
 
+    def pause_writing(self) -> None:
+        """Start the timer for unread data within a response."""
+        super().pause_writing()
+        if self._unread_timer is None:
+            self._expect_reading()
+        self._count_unread(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        """Stop the timer: the client has read; what comes next may have the same size."""
+        self._count_unread(0)
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
+        super().resume_writing()
+
+    def _count_unread(self, size_bytes: int) -> None:
+        if self.responses is not None:
+            self.responses.give_back(self._counted_bytes)
+            self.responses.note(size_bytes)
+            self._counted_bytes = size_bytes
+
     def _expect_reading(self) -> None:
         self._unread_bytes = self.transport.get_write_buffer_size()
-        self._unread_timer = self.loop.call_later(UNREAD_S, self._cut_if_unread)
+        self._unread_timer = self.loop.call_later(self.send_timeout_s, self._cut_if_unread)
 
     def _cut_if_unread(self) -> None:
         """Abort a connection whose client reads nothing; an orderly close would wait for the client."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import cast
 
@@ -9,11 +10,16 @@ import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
+from shale.concurrency.byte_budget import ByteBudget
 from shale.core.address_limits import ConnectionCounts
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 from shale.service.http.connection import BoundedProtocol
 
 BACKLOG = 1024
+UNSENT_BYTES_MAX = 256 << 10
+_TCP_NOTSENT_LOWAT = 25
+"""Of Linux; older versions of Python have no name for it."""
 KEEPALIVE_IDLE_S = 300
 """Seconds of silence before TCP keep-alive probes start; the kernel's default is two hours."""
 
@@ -52,6 +58,16 @@ class _Server(uvicorn.Server):
         yield
 
 
+def limit_unsent(listener: socket.socket) -> None:
+    """Let the kernel buffer little that it has not sent yet; connections inherit it.
+
+    Otherwise each connection whose client reads nothing holds some megabytes of the container's memory in the kernel.
+    What was sent and is not acknowledged is not limited, so that fast connections stay fast.
+    """
+    if sys.platform == "linux":
+        listener.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX)
+
+
 def open_socket(host: str, port: int, *, setting: str) -> socket.socket:
     """Bind a TCP port and listen; port 0 takes any free one.
 
@@ -65,6 +81,7 @@ def open_socket(host: str, port: int, *, setting: str) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Connections inherit it: without it, clients that vanished would hold their connections for ever.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        limit_unsent(listener)
         if hasattr(socket, "TCP_KEEPIDLE"):
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
         listener.bind((host, port))
@@ -75,20 +92,36 @@ def open_socket(host: str, port: int, *, setting: str) -> socket.socket:
     return listener
 
 
-def _protocol(connections_max: int | None, per_address: ConnectionCounts | None) -> type[BoundedProtocol]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """Limits of the connections of one port.
+
+    Args:
+        connections_max: further connections are refused; ``None``: no limit.
+        per_address: counts and limits the connections of one address; ``None``: no limit.
+        send_timeout_s: a client that reads nothing of its responses for so long is dropped.
+        responses: counts what clients have not read; ``None``: it is not counted.
+    """
+
+    connections_max: int | None = None
+    per_address: ConnectionCounts | None = None
+    send_timeout_s: float = 30.0
+    responses: ByteBudget | None = None
+
+
+NO_LIMITS = ConnectionLimits()
+
+
+def _protocol(limits: ConnectionLimits) -> type[BoundedProtocol]:
     """Return a connection class with these limits: uvicorn takes a class and makes the connections itself."""
-    limits = {"connections_max": connections_max, "per_address": per_address}
-    return cast("type[BoundedProtocol]", type("_Bounded", (BoundedProtocol,), limits))
+    names = ("connections_max", "per_address", "send_timeout_s", "responses")
+    members = {name: getattr(limits, name) for name in names}
+    return cast("type[BoundedProtocol]", type("_Bounded", (BoundedProtocol,), members))
 
 
 @contextlib.asynccontextmanager
 async def serve_app(
-    app: ASGIApp,
-    listener: socket.socket,
-    *,
-    request_timeout_s: float,
-    connections_max: int | None = None,
-    per_address: ConnectionCounts | None = None,
+    app: ASGIApp, listener: socket.socket, *, request_timeout_s: float, limits: ConnectionLimits = NO_LIMITS
 ) -> AsyncIterator[None]:
     """Serve until the block ends; then accept no more connections and let running requests finish.
 
@@ -96,12 +129,11 @@ async def serve_app(
         app: the ASGI application.
         listener: a bound socket; it is closed at the end.
         request_timeout_s: seconds that running requests have at the end; then they are cancelled.
-        connections_max: further connections are refused; ``None``: no limit.
-        per_address: counts and limits the connections of one address; ``None``: no limit.
+        limits: of the connections.
     """
     config = uvicorn.Config(
         app,
-        http=_protocol(connections_max, per_address),
+        http=_protocol(limits),
         ws="none",
         lifespan="off",
         log_config=None,

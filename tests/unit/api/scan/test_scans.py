@@ -7,7 +7,7 @@ import msgpack
 import pyarrow as pa
 import pytest
 
-from shale.api.scan.formats import CHUNK_BYTES, JsonLines, Msgpack
+from shale.api.scan.formats import JsonLines, Msgpack
 from shale.api.scan.stream import scan_pieces
 from tests.unit.api.harness import Port, b64, open_port
 
@@ -155,12 +155,16 @@ async def test_reads_see_what_is_durable_if_they_ask_for_it() -> None:
         assert (await port.client.get("/v1/kv/a", headers=durable)).status_code == 200
 
 
+PIECE_BYTES = 1 << 20
+
+
 @pytest.mark.parametrize("encoder", [JsonLines, Msgpack])
 async def test_what_a_stream_holds_does_not_grow_with_the_values(encoder: Any) -> None:
     value = b"v" * (300 << 10)
     async with open_port(l0_sst_size_bytes="2MiB") as port:
         for number in range(12):
             await port.db.put(b"k%02d" % number, value)
-        pieces = [len(piece) async for piece in scan_pieces(port.db.scan(), encoder(), limit=None, token=lambda _: "")]
+        encoded = scan_pieces(port.db.scan(), encoder(lambda: PIECE_BYTES), limit=None, token=lambda _: "")
+        pieces = [len(piece) async for piece in encoded]
         assert sum(pieces) > 12 * len(value)
-        assert max(pieces) <= 4 / 3 * (CHUNK_BYTES + len(value))
+        assert max(pieces) <= 4 / 3 * (PIECE_BYTES + len(value))

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from shale import plugins
-from shale.core.memory_account import MemoryAccount
 from shale.env import Env, InlineCpu
 from shale.errors import InvalidRequestError
 from shale.service.config.settings import load_settings
+from shale.service.memory.process_memory import ProcessMemory
 from shale.store.memory import MemoryStore
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
@@ -110,7 +110,7 @@ def process(executor: str) -> Any:
     """Return the arguments of a daemon that is about to open its executor."""
     settings = load_settings(WorkerSettings, ["--url", "memory:///db", "--set", f"spark.executor={executor}"]).settings
     return SimpleNamespace(
-        memory=MemoryAccount(1),
+        memory=ProcessMemory(),
         settings=settings,
         store=MemoryStore(),
         root="db",

@@ -3,16 +3,23 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from shale.api.messages import PIECE_BYTES, Response
 from shale.api.scan.formats import JsonLines
-from shale.api.scan.stream import ScanStream
+from shale.api.scan.stream import ScanSource, ScanStream
+from shale.concurrency.byte_budget import ByteBudget
 from shale.service.http import connection as http_protocol
 from shale.service.http.bodies import BodyBudget, BodyPace
 from shale.service.http.problems import Problem
-from shale.service.http.server import open_socket, serve_app
+from shale.service.http.server import ConnectionLimits, open_socket, serve_app
+from shale.service.memory.process_memory import ProcessMemory
+
+if TYPE_CHECKING:
+    from shale.engine.scan.scan import Scan
 
 
 async def hello(scope: Any, receive: Any, send: Any) -> None:
@@ -24,12 +31,12 @@ def on_a_connection(
     scenario: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
     *,
     app: Any = hello,
-    connections_max: int | None = None,
+    **limits: Any,
 ) -> None:
     async def main() -> None:
         listener = open_socket("127.0.0.1", 0, setting="http.port")
         port = listener.getsockname()[1]
-        async with serve_app(app, listener, request_timeout_s=1, connections_max=connections_max):
+        async with serve_app(app, listener, request_timeout_s=1, limits=ConnectionLimits(**limits)):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             async with asyncio.timeout(30):
                 await scenario(reader, writer)
@@ -140,7 +147,7 @@ GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
 
 
 def test_a_scan_whose_client_takes_nothing_is_cut_with_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    over = asyncio.Event()
+    over, released = asyncio.Event(), asyncio.Event()
 
     async def rows() -> AsyncGenerator[bytes, None]:
         try:
@@ -149,7 +156,10 @@ def test_a_scan_whose_client_takes_nothing_is_cut_with_one_line(caplog: pytest.L
         finally:
             over.set()
 
-    stream = ScanStream(JsonLines(), b"{}", rows(), headers=[], timeout_s=0.2)
+    memory = ProcessMemory()
+    share = memory.scans.share()
+    source = ScanSource(cast("Scan", SimpleNamespace(release=released.set)), JsonLines(lambda: 1), share, memory)
+    stream = ScanStream(source, b"{}", rows(), headers=[], timeout_s=0.2)
 
     async def scenario(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(GET)
@@ -159,10 +169,11 @@ def test_a_scan_whose_client_takes_nothing_is_cut_with_one_line(caplog: pytest.L
     with caplog.at_level("WARNING"):
         on_a_connection(scenario, app=stream)
     assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert released.is_set()
+    assert memory.scans.used_bytes == 0
 
 
 def test_an_unread_response_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_protocol, "UNREAD_S", 0.1)
     lost = asyncio.Event()
     monkeypatch.setattr(
         http_protocol.BoundedProtocol, "connection_lost", lambda self, error: lost.set() or LOST(self, error)
@@ -178,7 +189,25 @@ def test_an_unread_response_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
         await lost.wait()
         await until_cut(reader)
 
-    on_a_connection(scenario, app=large)
+    on_a_connection(scenario, app=large, send_timeout_s=0.1)
+
+
+def test_what_a_client_has_not_read_counts_until_it_is_read() -> None:
+    """A slow client gets the whole response; what waits for it is counted meanwhile."""
+    responses = ByteBudget(1 << 30)
+    body = bytes(range(256)) * (LARGE >> 8)
+
+    async def scenario(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(GET)
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 ")
+        while not responses.used_bytes:  # noqa: ASYNC110 - nothing notifies
+            await asyncio.sleep(0.01)
+        assert responses.used_bytes <= 2 * PIECE_BYTES
+        assert await reader.readexactly(len(body)) == body
+        assert responses.used_bytes == 0
+
+    on_a_connection(scenario, app=Response(200, body), responses=responses)
 
 
 LOST = http_protocol.BoundedProtocol.connection_lost

@@ -1,0 +1,48 @@
+"""The memory of a process: its account, and the budgets of what clients have not read yet."""
+
+from shale.concurrency.byte_budget import ByteBudget, TaskShares
+from shale.core.memory_account import MemoryAccount, MemoryPart
+
+_UNBOUNDED_BYTES = 1 << 60
+_SCAN_BYTES_MAX = 32 << 20
+"""What a scan of several sources holds: two reads of 4 MiB of each, and merged rows."""
+_SCANS_AT_ONCE = 4
+_READS_OF_SCAN = 8
+_READ_AHEAD_MAX, _READ_AHEAD_MIN = 4 << 20, 64 << 10
+_PIECE_MAX, _PIECE_MIN, _PIECES = 1 << 20, 4096, 64
+"""The more responses wait, the smaller are the pieces, so that there is always room for another one."""
+
+
+class ProcessMemory:
+    """The account of a process, and the budgets of its responses and scans; by default memory is never full.
+
+    Args:
+        account: of the process.
+        response_bytes: memory for responses that are not sent and for scans, on all ports together; half for each.
+    """
+
+    def __init__(self, account: MemoryAccount | None = None, response_bytes: int = _UNBOUNDED_BYTES) -> None:
+        self.account = MemoryAccount(_UNBOUNDED_BYTES) if account is None else account
+        self.responses = ByteBudget(response_bytes // 2)
+        """Bytes that are not sent."""
+        self.scans = ByteBudget(response_bytes // 2)
+        """What scans read ahead."""
+        self.large_values = TaskShares(self.responses)
+        """Large values, from before they are read until the task that reads them has sent them."""
+        self.account.add_meter(MemoryPart.RESPONSES, lambda: self.responses.used_bytes)
+        self.account.add_meter(MemoryPart.SCANS, lambda: self.scans.used_bytes)
+
+    @property
+    def scan_bytes(self) -> int:
+        """The share of one scan that is being read."""
+        return min(_SCAN_BYTES_MAX, self.scans.capacity_bytes // _SCANS_AT_ONCE)
+
+    @property
+    def read_ahead_bytes(self) -> int | None:
+        """The size of one read of a scan; ``None``: that of the database, as memory is not scarce."""
+        size_bytes = self.scan_bytes // _READS_OF_SCAN
+        return max(_READ_AHEAD_MIN, size_bytes) if size_bytes < _READ_AHEAD_MAX else None
+
+    def piece_bytes(self) -> int:
+        """Return the size of the next piece of a response."""
+        return max(_PIECE_MIN, min(_PIECE_MAX, self.responses.free_bytes // _PIECES))

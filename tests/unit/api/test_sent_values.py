@@ -1,0 +1,58 @@
+"""Large values that several clients read at the same time."""
+
+import asyncio
+
+from shale.api.sent_values import SentValues
+from shale.concurrency.byte_budget import ByteBudget, TaskShares
+
+VALUE = b"v" * 1000
+
+
+def test_there_is_one_copy_of_a_value_however_many_read_it() -> None:
+    """And it counts once, until the last of them has ended."""
+
+    async def main() -> None:
+        budget = ByteBudget(1500)
+        values = SentValues(TaskShares(budget))
+        ends = [asyncio.Event() for _ in range(3)]
+
+        async def send(end: asyncio.Event) -> bytes:
+            held = await values.hold((b"k", 1), bytes(bytearray(VALUE)))
+            await end.wait()
+            return held
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(send(end)) for end in ends]
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert budget.used_bytes == len(VALUE)
+            other = group.create_task(values.hold((b"k", 2), VALUE))
+            for end in ends[:2]:
+                end.set()
+            await asyncio.sleep(0.01)
+            assert not other.done()
+            ends[2].set()
+        assert len({id(task.result()) for task in tasks}) == 1
+        await asyncio.sleep(0)
+        assert budget.used_bytes == 0
+
+    asyncio.run(main())
+
+
+def test_a_value_that_was_read_with_a_share_keeps_as_much_as_it_needs() -> None:
+    """The copies that reading takes are given back."""
+
+    async def main() -> None:
+        budget = ByteBudget(5000)
+        shares = TaskShares(budget)
+
+        async def send() -> None:
+            await shares.take(3000)
+            await SentValues(shares).hold((b"k", 1), VALUE)
+            assert budget.used_bytes == 1000
+
+        await asyncio.create_task(send())
+        await asyncio.sleep(0)
+        assert budget.used_bytes == 0
+
+    asyncio.run(main())
