@@ -44,7 +44,7 @@ async def run_writer(process: Process[WriterSettings]) -> None:
     settings = process.settings
     promotion = Promotion()
     process.admin.add_route(promotion.route())
-    with open_data_ports(settings) as ports:
+    with open_data_ports(settings, process.certificate) as ports:
         db = await _open(process, ports, promotion)
         if db is None:
             return
@@ -76,7 +76,7 @@ async def run_writer(process: Process[WriterSettings]) -> None:
 async def _open(process: Process[WriterSettings], ports: DataPorts, promotion: Promotion) -> Db | None:
     """Open the database; a standby waits until it may, and returns ``None`` if the process has to stop before."""
     settings = process.settings
-    options = _with_endpoint(settings.options(), ports, settings.http.host)
+    options = _with_endpoint(settings.options(), ports, settings.http.host, settings.tls.scheme)
     cache = MemoryBudget(settings.block_cache_bytes, large_values=process.memory.large_values)
     process.memory.account.add_cache(cache)
     options = replace(options, cache=cache)
@@ -96,7 +96,7 @@ async def _open(process: Process[WriterSettings], ports: DataPorts, promotion: P
     )
 
 
-def _with_endpoint(options: DbOptions, ports: DataPorts, host: str) -> DbOptions:
+def _with_endpoint(options: DbOptions, ports: DataPorts, host: str, scheme: str) -> DbOptions:
     """Return the options with the URL that the writer tells others, unless one is set.
 
     A writer that listens on one address is reachable at no other one.
@@ -104,7 +104,7 @@ def _with_endpoint(options: DbOptions, ports: DataPorts, host: str) -> DbOptions
     if options.writer_endpoint is not None:
         return options
     name = gethostname() if host in _ALL_ADDRESSES else f"[{host}]" if ":" in host else host
-    return replace(options, writer_endpoint=f"http://{name}:{ports.numbers()['port']}")
+    return replace(options, writer_endpoint=f"{scheme}://{name}:{ports.numbers()['port']}")
 
 
 def _add_admin_routes(process: Process[WriterSettings], db: Db) -> None:

@@ -265,6 +265,20 @@ RUNTIME = Row(
             "topk(12, time() - (shale_config_last_reload_timestamp_seconds{$all} > 0))",
         ),
         process(
+            "Certificate expires in",
+            "ShaleTLSCertificateExpiring below a week.",
+            "s",
+            "{{job}} {{instance}}",
+            "topk(12, (shale_tls_certificate_expiry_timestamp_seconds{$all} > 0) - time())",
+        ),
+        process(
+            "Certificate",
+            "0: the changed files of the certificate cannot be used, and the old one is in use.",
+            "short",
+            "{{job}} {{instance}}",
+            "topk(12, shale_tls_last_reload_success{$all})",
+        ),
+        process(
             "Observed latencies",
             "`metrics.sample_rate`: the share of calls whose latency is observed.",
             "percentunit",

@@ -9,7 +9,10 @@ from shale_cli.framework.probe import WAIT_S, probe
 
 def healthcheck(
     admin: Annotated[
-        str | None, typer.Option(help="Host and port of the admin interface; default 127.0.0.1:$SHALE_ADMIN__PORT.")
+        str | None,
+        typer.Option(
+            help="Host and port of the admin port, or https://host:port; default 127.0.0.1:$SHALE_ADMIN__PORT."
+        ),
     ] = None,
     endpoint: Annotated[str, typer.Option(help="livez, readyz or startupz.")] = "readyz",
     wait: Annotated[float, typer.Option(help="Seconds to wait for the response.")] = WAIT_S,

@@ -55,6 +55,7 @@ def _promote(options: GlobalOptions, url: str, token_file: Path | None) -> int:
 
     from shale.client.client import client_without_repeats
     from shale.errors import AccessDenied
+    from shale_cli.framework.client_tls import tls_files
 
     configure_verbose_logging(options)
     wait_s = parse_timeout(options) or WAIT_S
@@ -62,7 +63,9 @@ def _promote(options: GlobalOptions, url: str, token_file: Path | None) -> int:
 
     async def ask() -> dict[str, object]:
         # The caller decides whether to repeat a takeover that may have happened.
-        async with client_without_repeats(url, token=token, timeout=wait_s, total_timeout=wait_s) as client:
+        async with client_without_repeats(
+            url, token=token, timeout=wait_s, total_timeout=wait_s, **tls_files()
+        ) as client:
             answer: dict[str, object] = (await client.send("POST", "/v1/admin/promote")).json()
             return answer
 

@@ -2,6 +2,10 @@
 
 import os
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
 
 DEFAULT_PORT = "9464"
 WAIT_S = 3.0
@@ -19,11 +23,35 @@ def probe(admin: str | None = None, endpoint: str = "readyz", wait_s: float = WA
     return NEGATIVE
 
 
+def _connection(address: str, wait_s: float) -> "HTTPConnection":
+    """Return a connection: with TLS to ``https://…``, or if the daemon of this environment has it.
+
+    The certificate of the daemon beside is not checked: its name is seldom that of the loopback address.
+    """
+    from http.client import HTTPConnection, HTTPSConnection
+
+    scheme, separator, rest = address.partition("://")
+    if not separator:
+        scheme, rest = "https" if os.environ.get("SHALE_TLS__CERT_FILE") else "http", address
+    if scheme != "https":
+        return HTTPConnection(rest, timeout=wait_s)
+    import ssl
+
+    ca_file = os.environ.get("SHALE_CA_FILE") or None
+    context = ssl.create_default_context(cafile=ca_file)
+    if not separator and ca_file is None:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return HTTPSConnection(rest, timeout=wait_s, context=context)
+
+
 def ask(address: str, endpoint: str, wait_s: float) -> tuple[int, str]:
     """Return the status and body of an endpoint of an admin port; status 0 without a response."""
-    from http.client import HTTPConnection, HTTPException
+    from http.client import HTTPException
 
-    connection = HTTPConnection(address, timeout=wait_s)
+    try:
+        connection = _connection(address, wait_s)
+    except (OSError, ValueError) as error:
+        return 0, str(error) or type(error).__name__
     try:
         connection.request("GET", f"/{endpoint}")
         answer = connection.getresponse()

@@ -14,6 +14,7 @@ import anyio
 import httpx
 import msgpack
 
+from shale.client.tls import client_tls
 from shale.core.lazy_dataclass import dataclass
 from shale.engine.load.manifest import shown
 from shale.env import Env
@@ -39,18 +40,22 @@ _DETAIL_MAX = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A writer's data port.  ``timeout_s``: how long one batch is tried."""
+    """A writer's data port.  ``timeout_s``: how long one batch is tried; the files are those of ``client_tls``."""
 
     url: str
     token: str | None = field(default=None, repr=False)
     timeout_s: float = 300.0
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
 
     def client(self) -> httpx.AsyncClient:
         """Return an HTTP client for it."""
         headers = {"Content-Type": "application/msgpack"}
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"
-        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=max(60.0, self.timeout_s))
+        verify = client_tls(self.ca_file, self.cert_file, self.key_file)
+        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=max(60.0, self.timeout_s), verify=verify)
 
 
 class BatchSender:

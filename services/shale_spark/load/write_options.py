@@ -18,7 +18,7 @@ from shale_spark.source.options import lowercase_names, parse_where, refuse_unkn
 
 _TOKEN = re.compile(r"[!-~]+")
 _COMMON = frozenset({"mode", "key", "value", "value_format", "avro_schema", "ttl", "expire_at", "dead_letters"})
-_APPEND = _COMMON | {"endpoint", "token", "timeout", "batch_rows", "batch_bytes"}
+_APPEND = _COMMON | {"endpoint", "token", "ca_file", "cert_file", "key_file", "timeout", "batch_rows", "batch_bytes"}
 _BUILD = _COMMON | {"url", "path", "store", "sst_bytes", "block_size", "compression", "min_filter_keys"}
 
 
@@ -81,6 +81,9 @@ def _append(options: Mapping[str, str]) -> AppendRequest:
             url=_url(options.get("endpoint")),
             token=_token(options.get("token")),
             timeout_s=parse_duration_s(timeout, name="timeout"),
+            ca_file=options.get("ca_file"),
+            cert_file=options.get("cert_file"),
+            key_file=options.get("key_file"),
         ),
         columns=LoadColumns(key=options.get("key", "key"), values=_values(options), expire_at=options.get("expire_at")),
         codec=None if format_ is None else value_codec(format_, avro_schema=options.get("avro_schema")),

@@ -1,5 +1,6 @@
 """Asks the active writer over HTTP whether it lives; the address is in its sign of life."""
 
+import ssl
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -22,6 +23,7 @@ class HttpProbe:
     Args:
         token: returns a token of the data port, which all writers of a database share.
         proof_max_age_s: an older proof does not count.
+        verify: how the certificate of the writer is checked.
         transport: of the requests; ``None``: sockets.
     """
 
@@ -30,12 +32,13 @@ class HttpProbe:
         token: Callable[[], str | None],
         *,
         proof_max_age_s: float,
+        verify: ssl.SSLContext | bool = True,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._token = token
         self._proof_max_age_s = proof_max_age_s
         # The address is that of a writer of this deployment, so a proxy of the environment is not asked.
-        self._http = httpx.AsyncClient(timeout=PROBE_TIMEOUT_S, trust_env=False, transport=transport)
+        self._http = httpx.AsyncClient(timeout=PROBE_TIMEOUT_S, trust_env=False, verify=verify, transport=transport)
 
     async def __aenter__(self) -> Self:
         return self

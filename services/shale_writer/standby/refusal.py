@@ -17,6 +17,7 @@ from shale.errors import ErrorKind
 from shale.server.data_ports import DataPorts
 from shale.service.http.problems import Problem, response
 from shale.service.http.server import serve_app
+from shale.service.tls.certificates import tls_options
 from shale.types.writer_sign import WriterStatus
 
 RESP_LINGER_S = 2.0
@@ -66,7 +67,8 @@ class _RespRefusal(asyncio.Protocol):
         # The transports of uvloop have the methods, but not the base class.
         stream = cast("asyncio.Transport", transport)
         stream.write(f"-TRYAGAIN {describe(self._active())}\r\n".encode())
-        stream.write_eof()
+        if stream.can_write_eof():  # TLS cannot
+            stream.write_eof()
         asyncio.get_running_loop().call_later(RESP_LINGER_S, stream.abort)
 
 
@@ -76,8 +78,15 @@ async def refusing(ports: DataPorts, active: Active, *, request_timeout_s: float
     async with contextlib.AsyncExitStack() as stack:
         if ports.resp is not None:
             refuse = partial(_RespRefusal, active)
-            server = await asyncio.get_running_loop().create_server(refuse, sock=ports.resp.dup())
+            server = await asyncio.get_running_loop().create_server(
+                refuse, sock=ports.resp.dup(), **tls_options(ports.certificate)
+            )
             stack.callback(server.close)
-        http = serve_app(StandbyApp(active), ports.http.dup(), request_timeout_s=request_timeout_s)
+        http = serve_app(
+            StandbyApp(active),
+            ports.http.dup(),
+            request_timeout_s=request_timeout_s,
+            certificate=ports.certificate,
+        )
         await stack.enter_async_context(http)
         yield

@@ -1,10 +1,12 @@
 """Runs a standby inside the writer's process, until it is the writer or has to stop."""
 
+import ssl
 from functools import partial
 from typing import Any
 
 import anyio
 
+from shale.client.tls import client_tls
 from shale.engine.db import Db
 from shale.engine.db_reader import DbReader
 from shale.engine.location import ConnectedDatabase
@@ -15,6 +17,7 @@ from shale.engine.wal.prefetch import WalPrefetch
 from shale.protocol.transactional import EpochTaken
 from shale.protocol.wal_store import WalStore
 from shale.server.data_ports import DataPorts
+from shale.service.config.access.tls_section import TlsSection
 from shale.service.health import Health, ServiceState
 from shale.service.process import Process
 from shale.telemetry.events import Event
@@ -74,7 +77,9 @@ class StandbyRun:
 
         process.add_reload_callback(replace_token)
         policy = process.settings.standby.policy()
-        async with HttpProbe(lambda: token, proof_max_age_s=policy.takeover_after_s) as probe:
+        async with HttpProbe(
+            lambda: token, proof_max_age_s=policy.takeover_after_s, verify=_tls(process.settings.tls)
+        ) as probe:
             standby = Standby(
                 self._database,
                 process.env,
@@ -195,3 +200,9 @@ def _status(standby: Standby, health: Health) -> dict[str, Any]:
         "active_endpoint": None if identity is None else identity.endpoint,
         "active_silent_s": round(standby.silent_s, 3),
     }
+
+
+def _tls(section: TlsSection) -> ssl.SSLContext | bool:
+    """Return how a standby checks the active writer, to which it shows its own certificate if that wants one."""
+    own = section.client_ca_file is not None
+    return client_tls(section.ca_file, section.cert_file if own else None, section.key_file if own else None)

@@ -5,7 +5,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, Unpack
 from urllib.parse import quote_from_bytes
 
 import anyio
@@ -18,6 +18,7 @@ from shale.client.http_client import LoopNeutralClient
 from shale.client.ops import Compare, Ops, WriteResult, expiry_headers
 from shale.client.retry import ClientRetryPolicy
 from shale.client.scans import MSGPACK, RemoteScan
+from shale.client.tls import TlsFiles, client_tls
 from shale.core.bytes_like import BytesLike
 from shale.core.settings_values import Duration, parse_duration_ms
 from shale.core.ttl import Timestamp, Ttl
@@ -76,6 +77,7 @@ class Client:
         total_timeout: time limit for all attempts of one request.
         env: clock, randomness, ids and threads; by default those of the system.
         transport: the HTTP transport; for tests.
+        tls: ``ca_file``, ``cert_file`` and ``key_file``, for ``https`` (``TlsFiles``).
 
     Every method raises the errors that ``Db`` raises for the same condition, and ``UnavailableError`` without a
     response: then the outcome of a write is unknown.
@@ -91,6 +93,7 @@ class Client:
         total_timeout: Duration = "2m",
         env: Env | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
+        **tls: Unpack[TlsFiles],
     ) -> None:
         self._url = without_url_secrets(url)
         self._env = env if env is not None else Env.system()
@@ -102,7 +105,13 @@ class Client:
         timeout_s = parse_duration_ms(timeout, name="timeout") / 1000
         headers = authorization(token)
         try:
-            self._http = LoopNeutralClient(base_url=url, timeout=timeout_s, headers=headers, transport=transport)
+            self._http = LoopNeutralClient(
+                base_url=url,
+                timeout=timeout_s,
+                headers=headers,
+                transport=transport,
+                verify=client_tls(**tls),
+            )
         except httpx.InvalidURL:  # its text may be a part of the URL
             raise InvalidRequestError(f"{self._url} is not a URL such as http://127.0.0.1:8080") from None
 

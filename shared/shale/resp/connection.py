@@ -163,7 +163,8 @@ class Connection(asyncio.Protocol):
         if self._is_paused:
             self._is_paused = False
             self._transport.resume_reading()
-        self._transport.write_eof()
+        if self._transport.can_write_eof():  # TLS cannot
+            self._transport.write_eof()
 
     def end(self) -> None:
         """Flush the written replies and close the connection."""

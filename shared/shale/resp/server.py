@@ -19,6 +19,7 @@ from shale.resp.errors import DRAINING
 from shale.resp.metrics import export
 from shale.resp.options import RespOptions
 from shale.service.process import NO_SERVICES, PortServices
+from shale.service.tls.certificates import tls_options
 from shale.telemetry.metrics import Metrics
 
 TICK_S = 1.0
@@ -128,7 +129,9 @@ async def serve_resp(
     export(backend, metrics, COMMANDS)
     async with anyio.create_task_group() as group:
         server = RespServer(backend, group)
-        listening = await asyncio.get_running_loop().create_server(server.accept, sock=listener)
+        listening = await asyncio.get_running_loop().create_server(
+            server.accept, sock=listener, **tls_options(services.certificate)
+        )
         group.start_soon(server.watch, name="resp watch")
         try:
             yield backend

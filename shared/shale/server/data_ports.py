@@ -20,6 +20,7 @@ from shale.service.http.server import ConnectionLimits, open_socket, serve_app
 from shale.service.latency import Latency
 from shale.service.process import PortServices, Process
 from shale.service.shutdown import wait_until_stopped
+from shale.service.tls.certificates import ServerCertificate
 
 S = TypeVar("S", bound=ServerSettings)
 
@@ -32,6 +33,7 @@ class DataPorts:
 
     http: socket.socket
     resp: socket.socket | None
+    certificate: ServerCertificate | None = None
 
     def numbers(self) -> dict[str, int]:
         """Return the port numbers for the log line of readiness."""
@@ -40,7 +42,7 @@ class DataPorts:
 
 
 @contextlib.contextmanager
-def open_data_ports(settings: ServerSettings) -> Iterator[DataPorts]:
+def open_data_ports(settings: ServerSettings, certificate: ServerCertificate | None = None) -> Iterator[DataPorts]:
     """Bind the data ports before the database is opened, so that a port in use fails the start at once.
 
     Raises:
@@ -52,7 +54,7 @@ def open_data_ports(settings: ServerSettings) -> Iterator[DataPorts]:
         resp_socket = None
         if resp.enabled:
             resp_socket = stack.enter_context(open_socket(resp.host, resp.port, setting="resp.port"))
-        yield DataPorts(http_socket, resp_socket)
+        yield DataPorts(http_socket, resp_socket, certificate)
 
 
 def sampled_latency(process: Process[S]) -> Latency:
@@ -107,8 +109,16 @@ async def serve_database(
             send_timeout_s=settings.http.send_timeout,
             responses=api.memory.responses,
         )
-        page = FrontPage(api, role=settings.ROLE, admin_host=settings.admin.host, admin_port=process.admin_port)
-        await stack.enter_async_context(serve_app(page, ports.http, request_timeout_s=drain_s, limits=limits))
+        page = FrontPage(
+            api,
+            role=settings.ROLE,
+            admin_host=settings.admin.host,
+            admin_port=process.admin_port,
+            scheme=settings.tls.scheme,
+        )
+        await stack.enter_async_context(
+            serve_app(page, ports.http, request_timeout_s=drain_s, limits=limits, certificate=ports.certificate)
+        )
         if ports.resp is not None:
             from shale.resp.server import serve_resp
 
@@ -122,7 +132,7 @@ async def serve_database(
                     process.env,
                     process.metrics,
                     options,
-                    services=PortServices(tokens=tokens, memory=api.memory),
+                    services=PortServices(tokens=tokens, memory=api.memory, certificate=ports.certificate),
                     drain_timeout_s=drain_s,
                 )
             )

@@ -31,15 +31,23 @@ class FrontPage:
         role: of this process.
         admin_host: where the admin port listens.
         admin_port: the port of the console.
+        scheme: of the URL of the console.
     """
 
     def __init__(
-        self, app: Callable[[Scope, Receive, Send], Awaitable[None]], *, role: str, admin_host: str, admin_port: int
+        self,
+        app: Callable[[Scope, Receive, Send], Awaitable[None]],
+        *,
+        role: str,
+        admin_host: str,
+        admin_port: int,
+        scheme: str = "http",
     ) -> None:
         self._app = app
         self._role = role
         self._admin_host = admin_host
         self._admin_port = admin_port
+        self._scheme = scheme
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -54,7 +62,7 @@ class FrontPage:
 
     def _page(self, given: str) -> str:
         host = _PORT.sub("", given) or "127.0.0.1"
-        console = escape(f"http://{host}:{self._admin_port}/")
+        console = escape(f"{self._scheme}://{host}:{self._admin_port}/")
         where = f'<a href="{console}">{console}</a>'
         if self._admin_host in _LOCAL and host not in _LOCAL:
             where = f"port {self._admin_port} of that machine, which only programs there can reach: forward it"

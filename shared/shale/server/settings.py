@@ -101,12 +101,12 @@ class ServerSettings(DaemonSettings):
 
     def listening_ports(self) -> list[ListeningPort]:
         """Return the ports that the daemon opens."""
-        http, resp = self.http, self.resp
-        ports = [ListeningPort("http", http.host, bool(self.data_tokens()), "tokens.write (or http.bearer_token)")]
+        http, resp, has_mtls = self.http, self.resp, self.tls.client_ca_file is not None
+        is_protected = has_mtls or bool(self.data_tokens())
+        ports = [ListeningPort("http", http.host, is_protected, "tokens.write (or http.bearer_token)")]
         if resp.enabled:
-            ports.append(
-                ListeningPort("resp", resp.host, bool(self.resp_tokens()), "tokens.write (or resp.bearer_token)")
-            )
+            is_protected = has_mtls or bool(self.resp_tokens())
+            ports.append(ListeningPort("resp", resp.host, is_protected, "tokens.write (or resp.bearer_token)"))
         return [*ports, *super().listening_ports()]
 
     def requires_admin_token(self) -> bool:

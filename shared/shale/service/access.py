@@ -146,11 +146,13 @@ class FailureLimit:
 class AccessTokens:
     """The tokens of one port, their quotas, and the limit of failed attempts; ``None``: no limits.
 
+    ``certificate_required``: a request also needs a certificate of its client, which the handshake did not ask for.
+
     A port without tokens is open, so that every request may do everything, unless it is ``required`` to have one: then
     no request may do anything.
     """
 
-    __slots__ = ("_required", "_tokens", "failures", "quotas")
+    __slots__ = ("_required", "_tokens", "certificate_required", "failures", "quotas")
 
     def __init__(
         self,
@@ -159,8 +161,10 @@ class AccessTokens:
         required: bool = False,
         quotas: Quotas | None = None,
         failures: FailureLimit | None = None,
+        certificate_required: bool = False,
     ) -> None:
         self.quotas = quotas
+        self.certificate_required = certificate_required
         self.failures = failures
         self._tokens = _digests(tokens)
         self._required = required

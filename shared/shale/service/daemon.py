@@ -38,6 +38,7 @@ from shale.service.process import Main, Process
 from shale.service.runtime_tuning import has_uvloop, reuse_large_buffers, share_one_arena, tune_gc
 from shale.service.shutdown import FinalScrapes, Shutdown, ShutdownState
 from shale.service.store_startup import RecoveryScope, StoreOpener
+from shale.service.tls.certificates import PortCertificates
 from shale.store.failing_writes import FailingWrites
 from shale.store.port import ObjectStore
 from shale.telemetry import tracing
@@ -104,7 +105,9 @@ class _Shell(Generic[S]):
             required=self._settings.requires_admin_token(),
             quotas=self._admin_quotas,
             failures=FailureLimit(self._env.clock, self._metrics, self._settings.auth.failures_per_minute),
+            certificate_required=self._settings.tls.client_ca_file is not None,
         )
+        self._certificates: PortCertificates | None = None
         self._sample_ratio = self._metrics.gauge("shale_metrics_sample_ratio")
         self._sample_ratio.set(self._settings.metrics.sample_rate)
         self._reloader = Reloader(loaded, argv, self._metrics, self._env.clock, self._log, apply=self._apply_settings)
@@ -141,6 +144,8 @@ class _Shell(Generic[S]):
         self._admin_tokens.replace(settings.admin_tokens(), required=settings.requires_admin_token())
         self._admin_quotas.replace(settings.admin.rates())
         self._sample_ratio.set(settings.metrics.sample_rate)
+        if self._certificates is not None:
+            self._certificates.reload()
         if (traces := tracing.active()) is not None:
             traces.sample(settings.tracing.sample_ratio)
         self._reloaded = settings
@@ -153,6 +158,8 @@ class _Shell(Generic[S]):
         admin = AdminApp(self._health, self._metrics, self._admin_tokens, self._env.ids, scrapes)
         if self._settings.audit.file is not None:
             open_audit_file(self._settings.audit.file)
+        if self._settings.tls.is_on:
+            self._certificates = PortCertificates(self._settings.tls, self._metrics)
         listener = open_socket(section.host, section.port, setting="admin.port")
         self._admin_port = listener.getsockname()[1]
         status = partial(self._status, started_s)
@@ -163,7 +170,15 @@ class _Shell(Generic[S]):
             tg.start_soon(partial(shutdown.listen, reload=self._reloader.reload), name="signals")
             tg.start_soon(watch_memory, self._env, self._metrics, self._memory.account, name="memory")
             tg.start_soon(measure_event_loop, self._env, self._metrics, self._health, name="event_loop")
-            async with serve_app(admin.asgi, listener, request_timeout_s=ADMIN_REQUEST_S):
+            certificates = self._certificates
+            if certificates is not None:
+                tg.start_soon(certificates.watch, name="tls")
+            async with serve_app(
+                admin.asgi,
+                listener,
+                request_timeout_s=ADMIN_REQUEST_S,
+                certificate=None if certificates is None else certificates.admin,
+            ):
                 try:
                     with work:
                         await self._work(admin, shutdown.draining)
@@ -234,6 +249,7 @@ class _Shell(Generic[S]):
                 health=self._health,
                 admin=admin,
                 admin_port=self._admin_port,
+                certificate=None if self._certificates is None else self._certificates.data,
                 store=store,
                 wal_store=wal_store,
                 location=self._location,

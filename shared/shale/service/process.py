@@ -17,6 +17,7 @@ from shale.service.exit_logging import Undurable
 from shale.service.health import Health, ServiceState
 from shale.service.latency import Latency
 from shale.service.memory.process_memory import ProcessMemory
+from shale.service.tls.certificates import ServerCertificate
 from shale.store.location import Location
 from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
@@ -35,6 +36,7 @@ class Process(Generic[S]):
         draining: set when the process has to stop; the main function then ends its work and returns.
         memory: what the parts of the process hold, its limit, and the budgets of its ports.
         wal_store: the store of the WAL, if it has one of its own.
+        certificate: that of the data ports; ``None``: no TLS.
     """
 
     settings: S
@@ -49,6 +51,7 @@ class Process(Generic[S]):
     memory: ProcessMemory
     draining: anyio.Event = field(default_factory=anyio.Event)
     wal_store: ObjectStore | None = None
+    certificate: ServerCertificate | None = None
     _reload_callbacks: list[Callable[[S], None]] = field(default_factory=list, init=False)
     _reloaded: S | None = field(default=None, init=False)
     _undurable: Undurable | None = field(default=None, init=False)
@@ -118,11 +121,13 @@ class PortServices:
         latency: observes calls of the database; ``None``: each of them.
         tokens: those of the port; ``None``: only its own one, if it is set.
         memory: bounds unsent responses, and tells whether memory is full.
+        certificate: of TLS; ``None``: no TLS.
     """
 
     latency: Latency | None = None
     tokens: AccessTokens | None = None
     memory: ProcessMemory = field(default_factory=ProcessMemory)
+    certificate: ServerCertificate | None = None
 
 
 NO_SERVICES = PortServices()

@@ -59,6 +59,8 @@ _PROCESS = (
     _gauge("shale_config_hash_info", "Always 1; the label is the hash of the settings in use.", "sha256_8", db=False),
     _gauge("shale_config_last_reload_success", "Whether the last reading of the settings worked.", db=False),
     _gauge("shale_config_last_reload_timestamp_seconds", "When the settings were last read.", db=False),
+    _gauge("shale_tls_certificate_expiry_timestamp_seconds", "When the certificate of the ports expires.", db=False),
+    _gauge("shale_tls_last_reload_success", "Whether the last reading of the certificate worked.", db=False),
     _gauge("shale_role", "Whether the process has this role now.", "role", db=False),
     _gauge("shale_standby_active_silent_seconds", "Since the last evidence of life of the active writer."),
     _gauge("shale_standby_takeover_seconds", "How long the last takeover took until the database was open."),

@@ -32,6 +32,8 @@ class Event(StrEnum):
     HTTP_REQUEST_REFUSED = "http.request.refused", "debug"
     AUDIT_WRITE_FAILED = "audit.write.failed", "error"
     CONFIG_RELOADED = "config.reloaded", "info"
+    TLS_RELOADED = "tls.reloaded", "info"
+    TLS_RELOAD_FAILED = "tls.reload.failed", "warning"
     AUTH_INSECURE = "auth.insecure", "warning"
     CONFIG_UNKNOWN_ENV = "config.unknown_env", "warning"
     MEMORY_OVERCOMMITTED = "memory.overcommitted", "warning"

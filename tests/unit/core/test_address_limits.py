@@ -62,4 +62,4 @@ def test_connections_of_an_address() -> None:
     for _ in range(3):
         counts.closed("a")
     counts.closed("b")
-    assert counts._open == {}
+    assert [counts.opened("a") for _ in range(3)] == [True, True, False], "as at the beginning"

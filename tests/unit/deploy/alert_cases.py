@@ -534,6 +534,11 @@ CASES = {
             'shale_resp_commands_total{db="a",instance="i",command="set"}': "0+100x40",
         },
     ),
+    "ShaleTLSCertificateExpiring": Case(
+        "90m",
+        {'shale_tls_certificate_expiry_timestamp_seconds{instance="i"}': "500000x120"},
+        {'shale_tls_certificate_expiry_timestamp_seconds{instance="i"}': "700000x120"},
+    ),
     "ShaleConfigReloadFailed": Case(
         "10m",
         {'shale_config_last_reload_success{instance="i"}': "0x20"},

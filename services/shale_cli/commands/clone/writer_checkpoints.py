@@ -12,6 +12,7 @@ from shale.env import Env
 from shale.errors import AccessDenied, InvalidRequestError, NotFoundError
 from shale.protocol.manifest_store import ManifestStore
 from shale_cli.framework.admin_token import ADVICE
+from shale_cli.framework.client_tls import tls_files
 from shale_cli.framework.session import CliSession
 
 _PATH = "/v1/admin/checkpoints"
@@ -56,7 +57,7 @@ async def with_writer_checkpoints(
 async def _checkpoint(url: str, token: str | None, env: Env) -> UUID:
     """Ask one writer; a repeated request finds the checkpoint of the first one by its id."""
     wanted = {"scope": "all", "lifetime": EPHEMERAL_LIFETIME_MS / 1000, "id": str(env.ids.uuid())}
-    async with Client(url, token=token, env=env) as client:
+    async with Client(url, token=token, env=env, **tls_files()) as client:
         try:
             response = await client.send(
                 "POST", _PATH, content=json.dumps(wanted).encode(), headers={"Content-Type": "application/json"}

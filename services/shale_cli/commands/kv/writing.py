@@ -145,8 +145,9 @@ def add_changes(batch: "WriteBatch", changes: Iterable[RowChange]) -> "WriteBatc
 async def _connection(session: CliSession, choice: WriterChoice, url: str) -> AsyncIterator[RowWriter]:
     from shale.client.client import Client
     from shale_cli.commands.kv.http_writer import HttpWriter
+    from shale_cli.framework.client_tls import tls_files
 
-    async with Client(url, token=choice.token(), env=session.env) as client:
+    async with Client(url, token=choice.token(), env=session.env, **tls_files()) as client:
         yield HttpWriter(client)
 
 

@@ -32,6 +32,9 @@ NOT_SETTINGS = (
     "config",
     "secrets_dir",
     "admin_token",
+    "ca_file",
+    "client_cert_file",
+    "client_key_file",
     "endpoint",
     "token_file",
     "revision",
@@ -53,7 +56,7 @@ SLATEDB_KEYS = frozenset(
 SHARED_SECTIONS = frozenset(
     {
         "database", "store", "encryption", "admin", "audit", "auth", "log", "shutdown", "ready", "metrics", "http",
-        "resp", "spark", "filters", "disk_cache", "merge_operator", "segment_extractor", "tokens", "wal",
+        "resp", "spark", "filters", "disk_cache", "merge_operator", "segment_extractor", "tls", "tokens", "wal",
     }
 )  # fmt: skip
 """Sections that several daemons share; a daemon without such a section ignores it."""

@@ -26,6 +26,7 @@ from shale.service.access import Role, TokenRole
 from shale.service.config import config_sources
 from shale.service.config.access.auth_section import AuthSection
 from shale.service.config.access.exposed_ports import ListeningPort, exposed_ports
+from shale.service.config.access.tls_section import TlsSection
 from shale.service.config.access.tokens import TokensSection
 from shale.service.config.admin_section import AdminSection
 from shale.service.config.audit_section import AuditSection
@@ -74,6 +75,7 @@ class DaemonSettings(BaseSettings):
     manifest: ManifestSection = ManifestSection()
     admin: AdminSection = AdminSection()
     auth: AuthSection = AuthSection()
+    tls: TlsSection = TlsSection()
     tokens: TokensSection = TokensSection()
     audit: AuditSection = AuditSection()
     log: LogSection = LogSection()
@@ -111,7 +113,7 @@ class DaemonSettings(BaseSettings):
 
     def listening_ports(self) -> list[ListeningPort]:
         """Return the ports that the daemon opens.  A closed admin port serves only health and metrics."""
-        is_protected = bool(self.admin_tokens()) or self.requires_admin_token()
+        is_protected = bool(self.admin_tokens()) or self.requires_admin_token() or self.tls.client_ca_file is not None
         remedy = "tokens.admin (or admin.bearer_token, or admin.require_token = true)"
         return [ListeningPort("admin", self.admin.host, is_protected, remedy)]
 

@@ -8,6 +8,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from shale.service.access import AccessTokens, Quota, Role
+from shale.service.http.connection import CERTIFICATE
 from shale.service.http.problems import Problem, busy, response
 
 READING_METHODS = frozenset({"GET", "HEAD"})
@@ -24,8 +25,13 @@ class BearerAuth:
 
         Raises:
             Problem: the token is missing or unknown (401; 429 after too many such requests), its role is too low (403),
-                or the port requires a token and none is set (403).
+                the client has no certificate (403), or the port requires a token and none is set (403).
         """
+        if self._tokens.certificate_required and not scope.get("extensions", {}).get(CERTIFICATE):
+            self._count_failure(scope)
+            raise Problem(
+                HTTPStatus.FORBIDDEN, "this call needs a certificate of the client: tls.client_ca_file is set"
+            )
         if self._tokens.is_open:
             return
         if self._tokens.is_closed:

@@ -15,6 +15,8 @@ HEAD_BYTES_MAX = 128 * 1024
 HEAD_S = 30.0
 """Seconds that the headers may take, and that a new connection may be silent."""
 
+CERTIFICATE = "shale.certificate"
+"""Whether the client has shown a certificate of a known authority."""
 _ABORT = "shale.abort"
 _ENDLESS = "shale.endless"
 
@@ -60,7 +62,13 @@ class BoundedProtocol(OrderedProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Start the timer for the first request of a new connection."""
         super().connection_made(transport)
-        self._extensions = {_ABORT: {"call": transport.abort}, _ENDLESS: {"call": self._set_endless}}
+        tls = transport.get_extra_info("ssl_object")
+        certificate = None if tls is None else tls.getpeercert(binary_form=True)
+        self._extensions = {
+            _ABORT: {"call": transport.abort},
+            _ENDLESS: {"call": self._set_endless},
+            CERTIFICATE: certificate is not None,
+        }
         if self.connections_max is not None and len(self.connections) > self.connections_max:
             self._refuse(busy(f"more than {self.connections_max} connections"), linger=False)
             return

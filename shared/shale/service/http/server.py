@@ -1,9 +1,11 @@
 """uvicorn inside a task group of the daemon, which owns the sockets, the signals and the order of shutdown."""
 
+import asyncio
 import contextlib
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import cast
 
 import anyio
@@ -15,6 +17,7 @@ from shale.core.address_limits import ConnectionCounts
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 from shale.service.http.connection import BoundedProtocol
+from shale.service.tls.certificates import ServerCertificate, tls_options
 
 BACKLOG = 1024
 UNSENT_BYTES_MAX = 256 << 10
@@ -27,14 +30,35 @@ KEEPALIVE_IDLE_S = 300
 class _Server(uvicorn.Server):
     """A server that leaves signals to the daemon, and sets an event when it listens."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, certificate: ServerCertificate | None) -> None:
         super().__init__(config)
+        self._certificate = certificate
         self.listening = anyio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to accept connections."""
-        await super().startup(sockets)
+        if self._certificate is None:
+            await super().startup(sockets)
+        else:
+            await self._startup_tls(self._certificate, sockets or [])
         self.listening.set()
+
+    async def _startup_tls(self, certificate: ServerCertificate, sockets: list[socket.socket]) -> None:
+        """Start as uvicorn does, but with a context and a time limit of the handshake of our own."""
+        await self.lifespan.startup()
+        config = self.config
+        make = partial(
+            cast("type[BoundedProtocol]", config.http_protocol_class),
+            config=config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+        loop = asyncio.get_running_loop()
+        self.servers = [
+            await loop.create_server(make, sock=each, backlog=config.backlog, **tls_options(certificate))
+            for each in sockets
+        ]
+        self.started = True
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until told to exit; a cancelled server closes its port, too.
@@ -121,7 +145,12 @@ def _protocol(limits: ConnectionLimits) -> type[BoundedProtocol]:
 
 @contextlib.asynccontextmanager
 async def serve_app(
-    app: ASGIApp, listener: socket.socket, *, request_timeout_s: float, limits: ConnectionLimits = NO_LIMITS
+    app: ASGIApp,
+    listener: socket.socket,
+    *,
+    request_timeout_s: float,
+    limits: ConnectionLimits = NO_LIMITS,
+    certificate: ServerCertificate | None = None,
 ) -> AsyncIterator[None]:
     """Serve until the block ends; then accept no more connections and let running requests finish.
 
@@ -130,6 +159,7 @@ async def serve_app(
         listener: a bound socket; it is closed at the end.
         request_timeout_s: seconds that running requests have at the end; then they are cancelled.
         limits: of the connections.
+        certificate: of TLS; ``None``: no TLS.
     """
     config = uvicorn.Config(
         app,
@@ -144,7 +174,7 @@ async def serve_app(
         timeout_keep_alive=75,
         timeout_graceful_shutdown=max(1, round(request_timeout_s)),
     )
-    server = _Server(config)
+    server = _Server(config, certificate)
     async with anyio.create_task_group() as tg:
         tg.start_soon(server.serve, [listener], name="http")
         try:

@@ -25,6 +25,7 @@ PLAIN_TEXT = frozenset(
         "compactor_options.worker.name",
         *("database.alias", "database.path", "database_aliases", "databases", "databases_below"),
         *("disk_cache.directory", "encryption.key_file"),
+        *("tls.cert_file", "tls.key_file", "tls.client_ca_file", "tls.ca_file"),
         *("enforce_visible_range.start", "enforce_visible_range.end", "filters.prefix", "filters.prefix_delimiter"),
     }
 )

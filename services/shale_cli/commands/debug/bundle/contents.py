@@ -163,11 +163,14 @@ class Bundler:
     async def _daemon(self, folder: str, url: str) -> None:
         import httpx
 
+        from shale.client.tls import client_tls
+        from shale_cli.framework.client_tls import tls_files
+
         for page in _PAGES:
             name = f"{folder}/{page.partition('?')[0]}.txt"
             try:
                 async with (
-                    httpx.AsyncClient(timeout=_ANSWER_TIMEOUT_S) as client,
+                    httpx.AsyncClient(timeout=_ANSWER_TIMEOUT_S, verify=client_tls(**tls_files())) as client,
                     client.stream("GET", f"{url.rstrip('/')}/{page}") as answer,
                 ):
                     data = bytearray(f"{answer.status_code}\n".encode())

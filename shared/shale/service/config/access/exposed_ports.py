@@ -24,7 +24,8 @@ def exposed_ports(ports: Iterable[ListeningPort]) -> Iterator[tuple[tuple[str, s
         if not port.is_protected and not is_loopback(port.host):
             problem = (
                 f"other machines reach {port.host or 'all addresses'}, and the port takes requests from all of them: "
-                f"set {port.remedy}, or listen on 127.0.0.1, or accept it with auth.insecure = true"
+                f"set {port.remedy}, or tls.client_ca_file, or listen on 127.0.0.1, or accept it with "
+                "auth.insecure = true"
             )
             yield (port.section, "host"), problem
 

@@ -1,0 +1,1 @@
+"""TLS of the ports: certificates, their expiry, and their replacement while the daemon runs."""
