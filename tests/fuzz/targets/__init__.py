@@ -3,9 +3,20 @@
 from collections.abc import Sequence
 
 from tests.fuzz.target import Target
-from tests.fuzz.targets import bodies, clients, databases, http, kernels, metadata, resp, settings, sst_sections
+from tests.fuzz.targets import (
+    bodies,
+    clients,
+    databases,
+    http,
+    kernels,
+    metadata,
+    resp,
+    settings,
+    slatedb_databases,
+    sst_sections,
+)
 
-_GROUPS = (bodies, clients, databases, http, kernels, metadata, resp, settings, sst_sections)
+_GROUPS = (bodies, clients, databases, http, kernels, metadata, resp, settings, slatedb_databases, sst_sections)
 
 
 def all_targets() -> Sequence[Target]:

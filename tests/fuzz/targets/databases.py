@@ -5,6 +5,7 @@ A damaged database answers with the rows of the intact one, or with an error, or
 """
 
 import random
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -94,7 +95,7 @@ def _objects(case: str) -> dict[str, bytes]:
     }
 
 
-def _case_of(data: bytes) -> tuple[str, dict[str, bytes | None]] | None:
+def case_of(data: bytes) -> tuple[str, dict[str, bytes | None]] | None:
     """Return the database of an input, and the objects that differ; ``None`` if the input is not one."""
     try:
         match msgpack.unpackb(data):
@@ -107,7 +108,14 @@ def _case_of(data: bytes) -> tuple[str, dict[str, bytes | None]] | None:
     return None
 
 
-async def _rows_of(objects: dict[str, bytes]) -> list[Any]:
+def with_changes(case: str, changes: dict[str, bytes | None]) -> dict[str, bytes]:
+    """Return the objects of a damaged database."""
+    intact = _objects(case)
+    return {key: value for key in intact if (value := changes.get(key, intact[key])) is not None}
+
+
+async def rows_of(objects: dict[str, bytes]) -> list[Any]:
+    """Return the rows of a reader; raises what the reader raises."""
     store = await _store_of(objects)
     async with DbReader.open("db", store=store, follow_latest=False, merge_operator=concatenate) as reader:
         return [row async for row in reader.scan()]
@@ -121,21 +129,21 @@ async def _store_of(objects: dict[str, bytes]) -> MemoryStore:
 
 
 @cache
-def _intact_rows(case: str) -> list[Any]:
-    return loop.run(_rows_of(_objects(case)))
+def intact_rows(case: str) -> list[Any]:
+    """Return the rows of an intact database."""
+    return loop.run(rows_of(_objects(case)))
 
 
 def _database(data: bytes) -> None:
-    found = _case_of(data)
+    found = case_of(data)
     if found is None:
         return
     case, changes = found
-    intact = _objects(case)
-    objects = {key: value for key in intact if (value := changes.get(key, intact[key])) is not None}
-    expected = _intact_rows(case)
-    rows = loop.run(_rows_of(objects))
+    intact, objects = _objects(case), with_changes(case, changes)
+    expected = intact_rows(case)
+    rows = loop.run(rows_of(objects))
     if rows != expected:
-        report = loop.run(_report_on(objects))
+        report = loop.run(report_on(objects))
         if report.is_sound and report.is_complete:
             what = _silent_change(intact, objects)
             if what not in SILENT:
@@ -144,13 +152,16 @@ def _database(data: bytes) -> None:
                 )
 
 
-async def _report_on(objects: dict[str, bytes]) -> Any:
+async def report_on(objects: dict[str, bytes]) -> Any:
+    """Return the report of a deep verification."""
     target = VerifyTarget(store=await _store_of(objects), wal_store=None, root="db", env=_ENV)
     return await verify_database(target, VerifyOptions(depth=VerifyDepth.DEEP))
 
 
 _REWRITTEN = "rows that are written anew"
+_NO_COPY = "the only copy of this field; only rows in files could contradict it"
 SILENT = {
+    "manifest last_l0_seq": _NO_COPY,
     _REWRITTEN: "values, times and sequence numbers may be any; checksums, order, index, filters and stats fit them",
 }
 """What changes rows without a finding of verify, each with the reason."""
@@ -180,9 +191,9 @@ def _silent_change(intact: dict[str, bytes], objects: dict[str, bytes]) -> str:
     return "manifest " + ", ".join(fields)
 
 
-def _mutate_database(rng: random.Random, data: bytes) -> bytes:
+def mutate_database(rng: random.Random, data: bytes) -> bytes:
     """Damage one object by its structure; what the manifest says of an SST follows the SST."""
-    found = _case_of(data)
+    found = case_of(data)
     if found is None:
         return data
     case, changes = found
@@ -227,8 +238,9 @@ def _with_info_of(manifest: bytes, key: str, data: bytes) -> bytes:
     return encode_manifest(replace(found, tree=tree(found.tree), segments=segments))
 
 
-def _databases() -> list[bytes]:
-    return [bytes(msgpack.packb([case, {}]) or b"") for case in _CASES]
+def seeds(cases: Sequence[str] = _CASES) -> list[bytes]:
+    """Return inputs of intact databases."""
+    return [bytes(msgpack.packb([case, {}]) or b"") for case in cases]
 
 
 def targets() -> list[Target]:
@@ -239,5 +251,5 @@ def targets() -> list[Target]:
     return [
         Target("sst file", _sst, samples.ssts, corrupt, files, mutate_sst, weight=3),
         Target("wal file", _wal, samples.wal_files, corrupt, wal, mutate_sst, weight=2),
-        Target("database", _database, _databases, (ShaleError,), database, _mutate_database, structured=1.0, weight=6),
+        Target("database", _database, seeds, (ShaleError,), database, mutate_database, structured=1.0, weight=6),
     ]

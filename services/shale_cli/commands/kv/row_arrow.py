@@ -137,7 +137,7 @@ def read(
     except InvalidRequestError:
         stream.close()
         raise
-    except _UNREADABLE as error:
+    except (*_UNREADABLE, ValueError) as error:  # names of columns that are not UTF-8 are a ValueError
         stream.close()
         raise InvalidRequestError(f"{file}: {str(error) or _TOO_LARGE}") from error
     return _rows_of(batches, stream, file, layout, rows_at_once), total

@@ -1,0 +1,84 @@
+"""Databases with one damaged object, read by Shale and by the slatedb package.
+
+Where both answer with rows, these are equal.  Shale refuses more: it checks filters, stats, and what a manifest says of
+an SST.  It reads what the package refuses only where verify reports the damage, or the rows are those of the intact
+database.
+"""
+
+import asyncio
+import shutil
+import tempfile
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from slatedb import uniffi as slate
+from slatedb.uniffi._slatedb_uniffi.slatedb import InternalError
+
+from shale.errors import ShaleError
+from tests.fuzz import loop
+from tests.fuzz.target import Difference, Target
+from tests.fuzz.targets import databases
+from tests.interop.slatedb_databases import open_folder, scanned
+
+_CASES = ("tiny_l0", "many_l0", "compressed_zstd", "wal_multi_block", "wal_only", "small_filter")
+_PATIENCE_S = 4.0
+
+
+@cache
+def _folder() -> Path:
+    memory = Path("/dev/shm")
+    return Path(tempfile.mkdtemp(prefix="shale-fuzz-", dir=memory if memory.is_dir() else None))
+
+
+async def _theirs(objects: dict[str, bytes]) -> list[tuple[Any, ...]] | None:
+    """Return what the package reads; ``None`` if it refuses, panics or does not end."""
+    shutil.rmtree(_folder(), ignore_errors=True)
+    for key, data in objects.items():
+        path = _folder() / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    with suppress(slate.Error, InternalError, TimeoutError):
+        async with asyncio.timeout(_PATIENCE_S):
+            reader = await slate.DbReaderBuilder("db", open_folder(_folder())).build()
+            try:
+                return await scanned(reader)
+            finally:
+                await reader.shutdown()
+    return None
+
+
+def _database(data: bytes) -> None:
+    found = databases.case_of(data)
+    if found is None or found[0] not in _CASES:
+        return
+    case, changes = found
+    objects = databases.with_changes(case, changes)
+    theirs = loop.run(_theirs(objects))
+    try:
+        ours = [tuple(row) for row in loop.run(databases.rows_of(objects))]
+    except ShaleError:
+        return
+    if theirs is not None and ours != theirs:
+        raise Difference(f"rows differ from those of the package: {len(ours)} and {len(theirs)}, in {case}")
+    if theirs is None and ours != [tuple(row) for row in databases.intact_rows(case)]:
+        report = loop.run(databases.report_on(objects))
+        if report.is_sound and report.is_complete:
+            raise Difference(f"rows that the package refuses are read silently: {len(ours)}, in {case}")
+
+
+def targets() -> list[Target]:
+    modules = ("shale.engine.reader.state", "shale.engine.wal.replay", "shale.sst.reader")
+    return [
+        Target(
+            "database and slatedb",
+            _database,
+            lambda: databases.seeds(_CASES),
+            (),
+            modules,
+            databases.mutate_database,
+            structured=1.0,
+            weight=2,
+        )
+    ]
