@@ -109,7 +109,7 @@ soak: install ## all daemons under load and faults for HOURS=, judged by their h
 
 soak-tests: install ## long tests: ROUNDS= of SIGKILL under load, 1 GiB compacted, ten million rows; CAS= as for test
 	SHALE_TEST_CAS=$(CAS) SHALE_SOAK_ROUNDS=$(ROUNDS) $(BIN)/pytest --timeout=0 -m soak \
-		$(or $(and $(CAS),$(TESTS_OF_CAS)),tests/integration tests/interop tests/model) $(TESTS)
+		$(or $(and $(CAS),$(TESTS_OF_CAS)),tests/integration tests/interop tests/model tests/upgrade) $(TESTS)
 
 two-phase-soak: install ## SIGKILL between two steps of a create, on SQLite and PostgreSQL, TWO_PHASE_ROUNDS= times each
 	SHALE_TWO_PHASE_ROUNDS=$(TWO_PHASE_ROUNDS) $(BIN)/pytest --timeout=0 -m soak \
@@ -269,6 +269,13 @@ kube-check: install ## the chart on a real control plane and two nodes; ROUNDS= 
 .PHONY: api-check overload-check
 api-check: install ## every call of every port as its OpenAPI document describes it, with requests by schemathesis
 	$(BIN)/python -m tests.integration.daemons.api_check $(OPTIONS)
+
+.PHONY: upgrade-check upgrade-fixture
+upgrade-fixture: install ## databases of the release COMMIT=, with all its features, as tests/upgrade/fixtures/NAME=
+	$(BIN)/python -m tests.upgrade.make_fixture --commit $(COMMIT) --name $(NAME)
+
+upgrade-check: install ## replace the daemons of the commit PREVIOUS= by these, and back, under load; every row must stay
+	$(BIN)/python -m tests.upgrade.rolling --previous $(PREVIOUS)
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .shale .demo .mypy_cache .ruff_cache .hypothesis

@@ -39,6 +39,7 @@ def require_clean_tree() -> None:
 def build_source() -> Path:
     """Build the source distribution."""
     run(Path(sys.executable).with_name("uv"), "build", "--quiet", "--sdist", "-o", OUTPUT)
+    (OUTPUT / ".gitignore").unlink(missing_ok=True)  # uv writes one
     return next(OUTPUT.glob("*.tar.gz"))
 
 

@@ -1,0 +1,1 @@
+"""Databases of earlier versions, and upgrades from one to another."""
