@@ -99,7 +99,7 @@ def may_run(notes: Mapping[str, Any]) -> bool:
         return False
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # no process has an id of that size
         return False
     except PermissionError:
         return True
