@@ -95,6 +95,7 @@ VENDORED = {**small.installed(), "requests/__init__.py": b""}
         (WHEEL, small.wheel_bytes(small.installed(), {"shale/more.py": b""}), "lacks shale/more.py"),
         (SDIST, small.source_bytes(OTHER_SOURCES), "shale/__init__.py is not that of the source"),
     ],
+    ids=lambda value: "data" if isinstance(value, bytes) else value,
 )
 def test_what_is_inside(release: SmallRelease, name: str, data: bytes, told: str) -> None:
     release.forge(name, data)
