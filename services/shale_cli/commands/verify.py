@@ -95,6 +95,7 @@ def _show(output: "Output", report: "VerifyReport", *, orphans: bool, min_age_ms
         [
             ("state", report.state.value),
             *(("remark", remark) for remark in report.remarks),
+            ("cannot know", "; ".join(report.cannot_know)),
             ("manifest_id", report.manifest_id),
             ("depth", report.depth.value),
             *((name, count) for name in COUNTS if (count := getattr(report, name)) is not None),

@@ -8,7 +8,7 @@ exception, because only SSTs that the change adds can break it.
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from shale.errors import InvalidClockTick, ProtocolPanic
+from shale.errors import CorruptionError, InvalidClockTick, ProtocolPanic
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.types import Manifest, Tree
@@ -69,6 +69,27 @@ _NEVER_DECREASING: dict[str, Callable[[Manifest], int]] = {
     "writer_epoch": lambda manifest: manifest.writer_epoch,
     "compactor_epoch": lambda manifest: manifest.compactor_epoch,
 }
+
+
+NUMBER_MAX = 2**63
+"""No database reaches it; a number above it is damage, and the next one may not fit into its field."""
+
+
+def require_room(manifest: Manifest, path: str) -> None:
+    """Check that the numbers that processes count up are far from their ends.
+
+    Args:
+        manifest: the newest one.
+        path: its key.
+
+    Raises:
+        CorruptionError: names the manifest and the field.
+    """
+    for name, get in _NEVER_DECREASING.items():
+        if get(manifest) >= NUMBER_MAX:
+            raise CorruptionError(
+                f"{name} is {get(manifest)}, which no database reaches: restore this version from a backup", path=path
+            )
 
 
 def decreases(base: Manifest, new: Manifest) -> Iterator[tuple[str, int, int]]:

@@ -9,7 +9,7 @@ from shale.env import Env
 from shale.errors import ONE_WRITER, InvalidDbState
 from shale.format.manifest import ManifestEncoder, decode_manifest, is_lossless
 from shale.format.names import manifest_key, parse_manifest_key
-from shale.protocol.manifest_invariants import check_manifest
+from shale.protocol.manifest_invariants import check_manifest, require_room
 from shale.protocol.options import ProtocolOptions
 from shale.protocol.transactional import EpochField, Fenceable, Stored
 from shale.protocol.versioned import Namespace, database_namespace, is_never_lossless
@@ -47,6 +47,7 @@ def _encode_for(cas: CasMode, encode: Callable[[Manifest], bytes], manifest: Man
 
 
 def _accept_for(cas: CasMode, manifest: Manifest, path: str) -> None:
+    require_room(manifest, path)
     found = CasMode.NATIVE if manifest.exclusive is None else manifest.exclusive.cas
     if found is cas:
         return

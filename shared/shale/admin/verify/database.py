@@ -15,8 +15,16 @@ from uuid import UUID
 from shale.admin.verify.findings import FINDINGS_MAX, Findings, worst_first
 from shale.admin.verify.inventory import Inventory, read_inventory
 from shale.admin.verify.listing import list_database
-from shale.admin.verify.parts import PartResult, VerifyPart, WalSeqs, plan_parts, verify_part, wal_disorder
-from shale.admin.verify.report import Borrowed, DatabaseState, VerifyReport
+from shale.admin.verify.parts import (
+    PartResult,
+    VerifyPart,
+    WalSeqs,
+    plan_parts,
+    unreplayed_rows,
+    verify_part,
+    wal_disorder,
+)
+from shale.admin.verify.report import Borrowed, DatabaseState, VerifyReport, cannot_know
 from shale.admin.verify.versions import check_compactions, check_manifests
 from shale.concurrency.gather import gather
 from shale.core.lazy_dataclass import dataclass
@@ -130,7 +138,7 @@ async def verify_database(
     sums = await _check_objects(database, inventory, options, on_step)
     encrypted = _encrypted(database, sums)
     of_objects = [each for each in sums.findings.listed if encrypted is None or each.code is not Code.UNDECODABLE]
-    findings = [*inventory.findings, *of_objects, *wal_disorder(sums.seqs, database.wal, inventory.latest)]
+    findings = [*inventory.findings, *of_objects, *_wal_findings(database, inventory, sums.seqs)]
     if findings:
         on_step(VerifyProgress("again", 0, len(findings), sums.read_bytes))
         # Use the id: another checkpoint may get the name meanwhile.
@@ -139,12 +147,19 @@ async def verify_database(
     findings = worst_first(dict.fromkeys([*([encrypted] if encrypted is not None else []), *findings]))
     return replace(
         _report(database, inventory, options, state),
+        cannot_know=cannot_know(options.depth),
         findings=tuple(findings[:FINDINGS_MAX]),
         findings_left_out=inventory.findings_left_out + sums.findings.left_out + max(0, len(findings) - FINDINGS_MAX),
         rows=sums.rows if options.depth is VerifyDepth.DEEP else None,
         blocks=sums.blocks,
         read_bytes=sums.read_bytes,
     )
+
+
+def _wal_findings(database: VerifyTarget, inventory: Inventory, seqs: Sequence[WalSeqs]) -> Iterator[Finding]:
+    yield from wal_disorder(seqs, database.wal, inventory.latest)
+    if inventory.checkpoint is None:
+        yield from unreplayed_rows(seqs, database.wal, inventory.latest, inventory.hidden)
 
 
 def _ignore_progress(progress: VerifyProgress) -> None:
@@ -265,7 +280,7 @@ async def _confirmed(
         )
         sums.add(result)
     still = [each for each in seqs if each.wal_id in listed]
-    found = [*again.findings, *sums.findings.listed, *wal_disorder(still, database.wal, again.latest)]
+    found = [*again.findings, *sums.findings.listed, *_wal_findings(database, again, still)]
     known = {(finding.object, finding.code) for finding in findings}
     return [finding for finding in found if (finding.object, finding.code) in known]
 
@@ -282,7 +297,7 @@ async def _without_inventory(
     found = Findings()
     found.append(Finding.of(error, manifests.namespace.key(listing.manifests[-1].id)))
     versions, _ = await check_compactions(database.store, compactions, listing.compactions, found)
-    versions += await check_manifests(
+    manifest_count, _ = await check_manifests(
         database.store,
         manifests,
         listing,
@@ -291,6 +306,7 @@ async def _without_inventory(
         findings=found,
         use=lambda _, __: None,
     )
+    versions += manifest_count
     seen: dict[tuple[str, Code], Finding] = {}
     for finding in found.listed:
         seen.setdefault((finding.object, finding.code), finding)
@@ -299,6 +315,7 @@ async def _without_inventory(
         state=state,
         depth=options.depth,
         is_complete=False,
+        cannot_know=cannot_know(options.depth),
         remarks=("without the newest manifest the required objects are unknown: SSTs and WAL were not checked",),
         findings=tuple(seen.values()),
         findings_left_out=found.left_out,

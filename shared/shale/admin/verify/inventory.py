@@ -23,6 +23,7 @@ from shale.admin.verify.orphans import (
     wal_orphans,
 )
 from shale.admin.verify.rules import all_missing, outputs_of
+from shale.admin.verify.tree_steps import HiddenSeqs
 from shale.admin.verify.versions import HOLES_MAX, check_compactions, check_manifests, without_trees
 from shale.concurrency.gather import gather
 from shale.core.lazy_dataclass import dataclass
@@ -63,6 +64,7 @@ class Inventory:
         orphans: at most ``ORPHANS_MAX``; ``orphan_totals`` counts all, by reason.
         versions: number of manifests and compactions files that were read.
         objects: number of listed objects.
+        hidden: see ``hidden_seqs``.
     """
 
     latest_id: int
@@ -77,6 +79,7 @@ class Inventory:
     orphan_totals: Mapping[str, OrphanTotal]
     versions: int
     objects: int
+    hidden: tuple[HiddenSeqs, ...] = ()
 
     @property
     def replay_after(self) -> int:
@@ -159,7 +162,7 @@ async def read_inventory(
         if manifest_id != latest.id and chosen in {None, manifest_id}:
             database.count(manifest_id, manifest)
 
-    versions += await check_manifests(
+    manifests, hidden = await check_manifests(
         store,
         database.manifests,
         listing,
@@ -168,12 +171,14 @@ async def read_inventory(
         findings=findings,
         use=use,
     )
+    versions += manifests
     await _check_wal(database, None if checkpoint is not None else latest.id)
     findings += await check_borrowing(store, database.counted.values(), env)
     orphans = Orphans()
     if checkpoint is None:
         findings += _epoch_findings(database, latest, compactions)
         orphans = await _orphans(database, latest.value, live, compactions)
+        findings += _empty_tree_findings(database, latest)
     return Inventory(
         latest_id=latest.id,
         latest=without_trees(latest.value),
@@ -187,6 +192,7 @@ async def read_inventory(
         orphan_totals=orphans.totals,
         versions=versions,
         objects=listing.objects,
+        hidden=tuple(hidden) if checkpoint is None else (),
     )
 
 
@@ -219,6 +225,17 @@ async def _orphans(
     for is_staged, (count, size) in database.listing.strays_left_out.items():
         orphans.count(stray_reason(is_staged=is_staged), count, size)
     return orphans
+
+
+def _empty_tree_findings(database: _Database, latest: Versioned[Manifest]) -> list[Finding]:
+    """Check that flushed rows are in a tree: without a watermark no compaction has ever taken an L0."""
+    manifest = latest.value
+    is_empty = all(tree.is_empty and tree.last_compacted_l0_sst_view_id is None for _, tree in manifest.trees())
+    count = len(database.listing.ssts)
+    if not (is_empty and manifest.initialized and manifest.last_l0_seq and count) or manifest.external_dbs:
+        return []
+    what = f"last_l0_seq is {manifest.last_l0_seq}, no tree has an SST, and none was compacted: {count} SSTs are there"
+    return [Finding(database.manifests.namespace.key(latest.id), what, None, Code.L0_VANISHED)]
 
 
 def _foreign_names(listing: Listing) -> list[Finding]:

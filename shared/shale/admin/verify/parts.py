@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from shale.admin.verify.inventory import Inventory, NeededSst
+from shale.admin.verify.tree_steps import HiddenSeqs
 from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.protocol.checkpoints import replaced_versions
@@ -30,11 +31,12 @@ class VerifyPart:
 
 @dataclass(frozen=True, slots=True)
 class WalSeqs:
-    """First and last sequence number of the rows of a WAL file."""
+    """First and last sequence number of the rows of a WAL file; only the first is known unless ``is_decoded``."""
 
     wal_id: int
     first: int
     last: int
+    is_decoded: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +119,8 @@ async def verify_part(
         opened += checked.rows > 0 or not (checked.is_undecodable or checked.findings)
         rows += checked.rows
         read_bytes += len(data)
-        if checked.rows:
-            seqs.append(WalSeqs(wal_id, checked.first_seq, checked.last_seq))
+        if checked.first_seq:
+            seqs.append(WalSeqs(wal_id, checked.first_seq, checked.last_seq, checked.rows > 0))
     return PartResult(tuple(findings), tuple(gone), tuple(seqs), rows, read_bytes, opaque, opened, blocks)
 
 
@@ -128,7 +130,8 @@ def wal_disorder(seqs: Iterable[WalSeqs], wal: WalStore, latest: Manifest) -> It
     After each restore in place the numbers may start again lower, once.
     """
     restores = len(replaced_versions(latest))
-    for before, file in pairwise(sorted(seqs, key=lambda each: each.wal_id)):
+    decoded = sorted((each for each in seqs if each.is_decoded), key=lambda each: each.wal_id)
+    for before, file in pairwise(decoded):
         if file.first > before.last:
             continue
         if restores:
@@ -136,6 +139,31 @@ def wal_disorder(seqs: Iterable[WalSeqs], wal: WalStore, latest: Manifest) -> It
         else:
             what = f"it begins with seq {file.first}; file {before.wal_id} before it ends with {before.last}"
             yield Finding(wal.key(file.wal_id), what, None, Code.WAL_ORDER)
+
+
+def unreplayed_rows(
+    seqs: Iterable[WalSeqs], wal: WalStore, latest: Manifest, hidden: Iterable[HiddenSeqs]
+) -> Iterator[Finding]:
+    """Yield what hides rows of the WAL from replay: a replay point after them, or a sequence number above them.
+
+    Args:
+        seqs: the WAL files that could be read.
+        wal: names them.
+        latest: the newest manifest.
+        hidden: sequence numbers that a version counts as flushed although no tree has changed.
+    """
+    files = sorted(seqs, key=lambda each: each.wal_id)
+    after, last_l0_seq = int(latest.replay_after_wal_id), int(latest.last_l0_seq)
+    # A restore in place goes back to older rows, and leaves the files of the newer ones.
+    for file in files if not replaced_versions(latest) else ():
+        if file.wal_id <= after and file.first > last_l0_seq:
+            what = f"begins with seq {file.first}; last_l0_seq is {last_l0_seq}, and replay_after_wal_id {after}"
+            yield Finding(wal.key(file.wal_id), what, None, Code.WAL_UNREPLAYED)
+    for each in hidden:
+        lost = [file for file in files if file.wal_id > after and file.last > each.after and file.first <= each.up_to]
+        if lost:
+            what = f"last_l0_seq rises from {each.after} to {each.up_to} without a flush: replay skips rows"
+            yield Finding(each.key, f"{what} from WAL file {lost[0].wal_id} on", None, Code.WAL_UNREPLAYED)
 
 
 def _packed(items: Iterable[tuple[int, T]], part_bytes: int, items_max: int) -> Iterator[tuple[T, ...]]:

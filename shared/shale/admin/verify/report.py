@@ -39,6 +39,7 @@ class VerifyReport:
         is_complete: ``False`` if the newest manifest cannot be read or the database is being deleted, so that the
             objects that must exist are unknown.
         findings_left_out: number of findings beyond the limit.
+        cannot_know: damages that no check of the files can find.
         orphans: unreferenced objects, which are not findings: they cost space and lose no rows.
         orphan_totals: number and bytes of all orphans, by reason.
     """
@@ -49,6 +50,7 @@ class VerifyReport:
     is_complete: bool = True
     manifest_id: int | None = None
     remarks: tuple[str, ...] = ()
+    cannot_know: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     findings_left_out: int = 0
     orphans: tuple[Orphan, ...] = ()
@@ -67,6 +69,21 @@ class VerifyReport:
     def is_sound(self) -> bool:
         """Whether there are no findings."""
         return not self.findings and not self.findings_left_out
+
+
+_NEVER_KNOWN = (
+    "WAL files that were emptied: they look like fences",
+    "WAL files after the last one that the manifest names, if they were deleted",
+    "changes of the newest manifest that its older versions could have made, and all if no older version is kept",
+)
+_NOT_DECODED = "rows of SSTs (--deep decodes them)"
+_NOT_READ = "blocks of SSTs and WAL files that replay does not need (left out by --quick)"
+
+
+def cannot_know(depth: VerifyDepth) -> tuple[str, ...]:
+    """Return the damages that a check of this depth cannot find."""
+    left_out = {VerifyDepth.QUICK: (_NOT_READ, _NOT_DECODED), VerifyDepth.CHECKSUMS: (_NOT_DECODED,)}
+    return (*left_out.get(depth, ()), *_NEVER_KNOWN)
 
 
 COUNTS = ("checkpoints", "objects", "versions", "ssts", "wal_files", "blocks", "rows", "read_bytes")
@@ -88,6 +105,7 @@ def report_json(report: VerifyReport, *, min_age_ms: int) -> dict[str, Any]:
         "depth": report.depth.value,
         "manifest_id": report.manifest_id,
         "remarks": list(report.remarks),
+        "cannot_know": list(report.cannot_know),
         "checked": {name: getattr(report, name) for name in COUNTS},
         "findings": [finding_json(finding) for finding in report.findings],
         "findings_left_out": report.findings_left_out,

@@ -50,9 +50,13 @@ def manifest_problems(manifest: Manifest, manifest_id: int, root: str) -> Iterat
     yield from _checkpoint_problems(manifest, manifest_id)
     yield from _borrowing_problems(manifest, root)
     try:
-        SequenceTracker.decode(manifest.sequence_tracker)
+        points = SequenceTracker.decode(manifest.sequence_tracker).points
     except CorruptionError as error:
         yield RuleViolation(Code.SEQUENCE_TRACKER, error.message)
+    else:
+        if points and points[-1][0] > manifest.last_l0_seq and not replaced_versions(manifest):
+            what = f"sequence_tracker knows the time of seq {points[-1][0]}, and last_l0_seq is {manifest.last_l0_seq}"
+            yield RuleViolation(Code.SEQUENCE_TRACKER, what)
 
 
 def step_problems(older: Manifest, newer: Manifest, older_id: int) -> Iterator[RuleViolation]:

@@ -7,6 +7,7 @@ from functools import partial
 from shale.admin.verify.findings import Findings
 from shale.admin.verify.listing import ListedVersion, Listing
 from shale.admin.verify.rules import compactions_problems, holes, manifest_problems, step_problems
+from shale.admin.verify.tree_steps import HiddenSeqs, VersionSummary, hidden_seqs, tree_step_problems
 from shale.concurrency.gather import gather
 from shale.errors import CorruptionError
 from shale.format.boundary import decode_boundary
@@ -40,8 +41,8 @@ async def check_manifests(
     wanted: Collection[int],
     findings: Findings,
     use: Callable[[int, Manifest], None],
-) -> int:
-    """Check all manifests; return their number.
+) -> tuple[int, list[HiddenSeqs]]:
+    """Check all manifests; return their number, and what ``hidden_seqs`` finds.
 
     Args:
         listing: all objects of the database.
@@ -53,7 +54,8 @@ async def check_manifests(
     boundary = await read_boundary(objects, store, listed, findings)
     findings += await _gaps(objects, store, [each.id for each in listed], boundary)
     sizes = {**dict.fromkeys((latest_id, *wanted), 0), **{each.id: each.size for each in listed}}
-    before: tuple[int, Manifest] | None = None
+    before: VersionSummary | None = None
+    hidden: list[HiddenSeqs] = []
     async for version_id, manifest in _read_all(store, sorted(sizes.items()), findings):
         path = path_of(version_id)
         if manifest is None:
@@ -68,12 +70,17 @@ async def check_manifests(
             use(version_id, manifest)
         # Up to the boundary there may be versions that a stale process created and that are ignored.
         if boundary is None or version_id > boundary or version_id in wanted:
-            small = without_trees(manifest)
+            summary = VersionSummary.of(version_id, manifest, without_trees(manifest))
             if before is not None:
-                steps = step_problems(before[1], small, before[0])
+                steps = [
+                    *step_problems(before.manifest, summary.manifest, before.id),
+                    *tree_step_problems(before, summary),
+                ]
                 findings += [Finding(path, what, None, code) for code, what in steps]
-            before = version_id, small
-    return len(sizes)
+                if (found := hidden_seqs(before, summary, path)) is not None:
+                    hidden.append(found)
+            before = summary
+    return len(sizes), hidden
 
 
 async def check_compactions(

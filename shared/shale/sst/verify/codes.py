@@ -33,9 +33,11 @@ class Code(StrEnum):
     WAL_MISSING = "wal-missing"
     WAL_ENDS_EARLY = "wal-ends-early"
     WAL_ORDER = "wal-order"
+    WAL_UNREPLAYED = "wal-unreplayed"
     BOUNDARY = "boundary"
     VERSION_GAP = "version-gap"
     VERSION_STEP = "version-step"
+    L0_VANISHED = "l0-vanished"
     FOREIGN_NAME = "foreign-name"
     INVARIANT = "invariant"
     SEGMENT_ROWS = "segment-rows"
@@ -94,9 +96,11 @@ MEANINGS: dict[Code, str] = {
     Code.WAL_MISSING: "WAL files that replay needs are missing, or are in a WAL store that was not given",
     Code.WAL_ENDS_EARLY: "the WAL ends before the last file that the manifest refers to",
     Code.WAL_ORDER: "the sequence numbers of a WAL file do not follow those of the file before it: replay refuses it",
+    Code.WAL_UNREPLAYED: "a WAL file has rows that are in no SST, and replay passes over them",
     Code.BOUNDARY: "a boundary is not a number, or it includes the newest version, which hides it",
     Code.VERSION_GAP: "a version above the boundary is missing",
     Code.VERSION_STEP: "a version lowers a value that may only rise",
+    Code.L0_VANISHED: "L0s are in no tree any more, although no compaction has taken them",
     Code.FOREIGN_NAME: "SlateDB takes a name for a version and cannot read it: its readers hang",
     Code.INVARIANT: "a manifest breaks a rule about runs, segments or WAL positions",
     Code.SEGMENT_ROWS: "keys are outside their segment",
@@ -104,7 +108,7 @@ MEANINGS: dict[Code, str] = {
     Code.L0_ORDER: "an L0 precedes a newer one with the same keys",
     Code.L0_DUPLICATE: "an L0 is listed twice, as in unions made by SlateDB: its compactor loses rows, ours repairs it",
     Code.WATERMARK: "the watermark of compacted L0s is at an L0 that is still listed: it would be dropped",
-    Code.SEQUENCE_TRACKER: "the times of sequence numbers cannot be read",
+    Code.SEQUENCE_TRACKER: "the times of sequence numbers cannot be read, or are of later ones than the last",
     Code.SST_DISAGREEMENT: "two manifests describe one SST differently",
     Code.SST_COLLISION: "one SST id refers to objects of two databases",
     Code.CHECKPOINT_DUPLICATE: "a checkpoint is listed twice",

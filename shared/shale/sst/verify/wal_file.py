@@ -29,8 +29,8 @@ _EMPTY_BYTES_MAX = 10
 class WalFileVerification:
     """The findings of one WAL file.
 
-    ``first_seq`` and ``last_seq`` are 0 if there are no rows, or none that can be read.  ``is_undecodable``: see
-    ``SstVerification``.
+    ``first_seq`` and ``last_seq`` are 0 if there are no rows, or none that can be read; without decoded rows both are
+    the first number.  ``is_undecodable``: see ``SstVerification``.
     """
 
     findings: tuple[Finding, ...]
@@ -56,7 +56,9 @@ def verify_wal_file(
         return WalFileVerification((Finding.of(error, path),))
     try:
         if not decode_rows:
-            return WalFileVerification(tuple(_check_checksums(data, path, transformer, info)))
+            first_seq = _first_seq(info)
+            findings = tuple(_check_checksums(data, path, transformer, info))
+            return WalFileVerification(findings, first_seq=first_seq, last_seq=first_seq)
         return _verify(data, path, transformer, info, version)
     except CorruptionError as error:
         found = Finding.of(error, path)
@@ -77,6 +79,12 @@ def _verify(
     if info.sst_type is SstType.WAL:
         findings += _check_index(rows, starts, index, path)
     return WalFileVerification(tuple(findings), len(rows), int(rows.seq.min()), int(rows.seq.max()))
+
+
+def _first_seq(info: SstInfo) -> int:
+    """Return the first sequence number that the footer tells; 0 if it tells none, as in files of old releases."""
+    first = info.first_entry
+    return int.from_bytes(first, "big") if info.sst_type is SstType.WAL and first is not None and len(first) == 8 else 0
 
 
 def _check_sections(

@@ -162,6 +162,14 @@ async def wal_of_a_zombie(harness: Harness) -> str:
     return await harness.edit(key, lambda _: bytes(build_wal_sst(rows_from_entries([row(b"z", 2)]), Compression.NONE)))
 
 
+async def wal_passed_over(harness: Harness) -> str:
+    """Let replay begin after a file with rows."""
+    _, latest = await harness.latest()
+    passed = int(latest.next_wal_sst_id) - 1
+    await harness.rewrite(lambda it: replace(it, replay_after_wal_id=WalId(passed)))
+    return wal_key(PATH, passed)
+
+
 async def wal_rows_swapped(harness: Harness) -> str:
     rows = [Entry(b"z", b"", 900, 0), Entry(b"y", b"", 900, 0)]
     key = (await harness.needed_wal())[-1]
@@ -377,6 +385,8 @@ DAMAGES = (
     Damage("a bit of a WAL file", Code.CHECKSUM, wal_flipped),
     Damage("a WAL file is a stump", Code.OBJECT_SIZE, wal_stump),
     Damage("a WAL file of a zombie", Code.WAL_ORDER, wal_of_a_zombie),
+    Damage("replay passes over rows of the WAL", Code.WAL_UNREPLAYED, wal_passed_over, depth=VerifyDepth.CHECKSUMS),
+    Damage("L0s are in no tree", Code.L0_VANISHED, tree(lambda it: replace(it, l0=()))),
     Damage("rows of a commit are not in order", Code.ROW_ORDER, wal_rows_swapped),
     Damage("an old manifest is nonsense", Code.UNDECODABLE, old_manifest),
     Damage("the newest manifest is cut", Code.UNDECODABLE, newest_manifest),

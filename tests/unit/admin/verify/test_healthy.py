@@ -21,11 +21,12 @@ from shale.errors import ClosedError, InvalidRequestError, LatestRecordMissing
 from shale.format.blocks.transform import BlockTransformer
 from shale.format.names import compaction_record_key, deleting_key, destroyed_key, sst_key
 from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.versioned import Versioned
 from shale.sst.verify.codes import Code
 from shale.sst.verify.sst import VerifyDepth
 from shale.store.memory import MemoryStore
 from shale.store.port import ObjectStore
-from shale.types import EVERYTHING, KeyRange, Ulid
+from shale.types import EVERYTHING, KeyRange, Manifest, Ulid
 from tests.unit.admin.verify.harness import CLONE, PATH, Harness
 
 Scenario = Callable[[MemoryStore], Awaitable[None]]
@@ -285,11 +286,16 @@ def test_nothing_that_a_collector_took_meanwhile_is_reported() -> None:
 
         async def collect() -> None:
             stored = await ManifestStore(store, PATH, ENV).load()
-            doomed = stored.value.tree.l0[-1].sst.id
-            await stored.apply(
-                lambda current: replace(current.value, tree=replace(current.value.tree, l0=current.value.tree.l0[:-1]))
-            )
-            await store.delete(sst_key(PATH, doomed))
+            doomed = stored.value.tree.l0[-1]
+
+            def compacted(current: Versioned[Manifest]) -> Manifest:
+                taken = replace(
+                    current.value.tree, l0=current.value.tree.l0[:-1], last_compacted_l0_sst_view_id=doomed.id
+                )
+                return replace(current.value, tree=taken)
+
+            await stored.apply(compacted)
+            await store.delete(sst_key(PATH, doomed.sst.id))
 
         store.collect = collect
         report = await verify(store, depth=VerifyDepth.QUICK)
