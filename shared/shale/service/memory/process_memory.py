@@ -9,7 +9,7 @@ _SCAN_BYTES_MAX = 32 << 20
 _SCANS_AT_ONCE = 4
 _READS_OF_SCAN = 8
 _READ_AHEAD_MAX, _READ_AHEAD_MIN = 4 << 20, 64 << 10
-_PIECE_MAX, _PIECE_MIN, _PIECES = 1 << 20, 4096, 64
+_PIECE_MAX, _PIECE_MIN, _PIECES = 1 << 20, 16 << 10, 64
 """The more responses wait, the smaller are the pieces, so that there is always room for another one."""
 
 
