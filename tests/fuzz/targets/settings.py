@@ -2,6 +2,7 @@
 
 import os
 import random
+import ssl
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +18,7 @@ from shale.engine.cache_settings import parse_disk_cache
 from shale.errors import InvalidRequestError, ShaleError
 from shale.format.names import parse_compactions_key, parse_manifest_key, parse_sst_key, parse_wal_key
 from shale.service.config.settings import load_settings
+from shale.service.tls.expiry import expiry_s
 from shale.store.location import normalize_path, parse_location, parse_store_url, without_credentials
 from shale.store.two_phase.names import parse_staged_key, slot_of
 from shale.types import Ulid
@@ -193,6 +195,23 @@ def _words() -> tuple[bytes, ...]:
     return _settings_words()
 
 
+def _certificate(data: bytes) -> None:
+    """Read when a certificate expires, of which the input is the content in DER."""
+    expiry_s(ssl.DER_cert_to_PEM_cert(data))
+
+
+def _element(tag: int, *parts: bytes) -> bytes:
+    content = b"".join(parts)
+    return bytes([tag, len(content)]) + content
+
+
+def _certificates() -> list[bytes]:
+    times = _element(0x17, b"240101000000Z"), _element(0x18, b"20510101000000Z")
+    number, empty = _element(0x02, b"\1"), _element(0x30)
+    fields = (number, empty, empty, _element(0x30, *times))
+    return [_element(0x30, _element(0x30, *fields)), _element(0x30, _element(0x30, _element(0xA0, number), *fields))]
+
+
 def _files() -> list[bytes]:
     return [bytes([kind]) + _TOML for kind in range(4)] + [bytes([4 + kind]) + _YAML for kind in range(4)]
 
@@ -211,6 +230,7 @@ def targets() -> list[Target]:
     return [
         Target("settings file", _file, _files, (InvalidRequestError,), config, _mutate, weight=2),
         Target("settings environment", _environment, lambda: [_LINES, b"\n"], (InvalidRequestError,), config, _mutate),
+        Target("certificate", _certificate, _certificates, (ValueError,), ("shale.service.tls.expiry",)),
         Target("secret files", _secrets, lambda: [b"secret\n", b"k1 " + b"ab" * 16], (InvalidRequestError,), secrets),
         Target(
             "texts",
