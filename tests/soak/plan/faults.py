@@ -8,7 +8,7 @@ WRITERS = ("writer-a", "writer-b")
 READERS = ("reader-a", "reader-b")
 OTHERS = ("compactor", "worker", "gc")
 DAEMONS = (*WRITERS, *READERS, *OTHERS)
-STORE = "store"
+STORE, CLIENTS = "store", "clients"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,8 @@ KINDS = {
         Kind("store-old-lists", (STORE,), 2, (2.0, 12.0), PROXY_SHARE),
         Kind("partition", DAEMONS, 4, (2.0, 20.0), needs="namespaces"),
         Kind("partition-from-store", (*DAEMONS, *WRITERS), 4, (2.0, 20.0), needs="namespaces"),
+        Kind("partition-from-clients", (*WRITERS, *READERS), 2, (2.0, 20.0), needs="namespaces"),
+        Kind("partition-from-standby", WRITERS, 2, (2.0, 20.0), needs="namespaces"),
         Kind("full-store", (STORE,), 2, (2.0, 10.0), needs="tmpfs"),
         Kind("full-disk-cache", READERS, 2, (5.0, 20.0), needs="tmpfs"),
         Kind("other-version", DAEMONS, 4, needs="previous"),

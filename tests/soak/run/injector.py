@@ -4,7 +4,7 @@ import signal
 import threading
 from collections.abc import Callable
 
-from tests.soak.plan.faults import STORE, WRITERS, Fault
+from tests.soak.plan.faults import CLIENTS, STORE, WRITERS, Fault
 from tests.soak.run.events import Event, Events
 from tests.soak.stack.daemons import Daemons
 from tests.soak.stack.network import Network
@@ -12,6 +12,15 @@ from tests.soak.stack.processes import Command, Supervisor
 from tests.soak.stack.store import Store, drain, fill
 
 WheelCommand = Callable[[str, float, bool], Command]
+
+
+CUTS = {"partition-from-store": STORE, "partition-from-clients": CLIENTS, "partition-from-standby": ""}
+"""Kinds that cut a node off from one other node only; a writer's standby is the other writer."""
+
+
+def other_side(fault: Fault) -> str:
+    """Return the node from which a fault cuts its target off."""
+    return CUTS[fault.kind] or next(name for name in WRITERS if name != fault.target)
 
 
 class Injector:
@@ -80,9 +89,9 @@ class Injector:
         if kind == "partition":
             self._network.isolate(target)
             return f"no packets for {fault.duration_s:.1f} s"
-        if kind == "partition-from-store":
-            self._network.cut(target, STORE)
-            return f"no answers of the store for {fault.duration_s:.1f} s"
+        if kind in CUTS:
+            self._network.cut(target, other_side(fault))
+            return f"no answers of {other_side(fault)} for {fault.duration_s:.1f} s"
         if kind == "other-version":
             return self._change_version(target)
         if kind == "rival-writer":
@@ -105,8 +114,8 @@ class Injector:
             self._store.heal(kind)
         elif kind == "partition":
             self._network.join(target)
-        elif kind == "partition-from-store":
-            self._network.mend(target, STORE)
+        elif kind in CUTS:
+            self._network.mend(target, other_side(fault))
         elif kind == "wheel-writes-and-compacts":
             self._supervisor.nodes["compactor"].is_restarted = True
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.paths import PYTHONPATH
 from tests.soak.judge.memory import MemorySamples
-from tests.soak.plan.faults import DAEMONS, READERS, STORE
+from tests.soak.plan.faults import CLIENTS, DAEMONS, READERS, STORE
 from tests.soak.plan.options import Options
 from tests.soak.run.events import Events
 from tests.soak.run.injector import Injector
@@ -22,7 +22,6 @@ from tests.soak.stack.previous import check_out, default_previous
 from tests.soak.stack.processes import Command, Supervisor
 from tests.soak.stack.store import URL, Store, can_mount, mount_tmpfs
 
-CLIENTS = "clients"
 NODES = (STORE, CLIENTS, "wheel", *DAEMONS)
 STORE_BYTES, STORE_BYTES_PER_HOUR, CACHE_BYTES = 256 << 20, 512 << 20, 24 << 20
 WRITER_S = 90.0

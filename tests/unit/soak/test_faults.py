@@ -12,9 +12,10 @@ from tests.soak.__main__ import parse
 from tests.soak.judge.exits import unexplained
 from tests.soak.judge.logs import complaints
 from tests.soak.judge.memory import MemorySamples, resident_bytes
-from tests.soak.plan.faults import DAEMONS, KINDS, draw_faults, possible_kinds
+from tests.soak.plan.faults import DAEMONS, KINDS, Fault, draw_faults, possible_kinds
 from tests.soak.proxy.rules import Rules
 from tests.soak.run.events import Events
+from tests.soak.run.injector import other_side
 from tests.soak.stack.processes import Exit
 
 EVERYTHING = {"namespaces", "tmpfs", "wheel", "previous"}
@@ -44,6 +45,19 @@ def test_what_a_machine_does_not_allow_is_left_out() -> None:
     assert "reader-b" not in possible_kinds(["kill"], set(), absent={"reader-b"})[0].targets
     with pytest.raises(ValueError, match="there is no kil; the kinds are kill"):
         possible_kinds(["kil"], EVERYTHING)
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "other"),
+    [
+        ("partition-from-store", "gc", "store"),
+        ("partition-from-clients", "reader-a", "clients"),
+        ("partition-from-standby", "writer-a", "writer-b"),
+        ("partition-from-standby", "writer-b", "writer-a"),
+    ],
+)
+def test_from_which_node_a_partition_cuts(kind: str, target: str, other: str) -> None:
+    assert other_side(Fault(0, kind, target, 1.0, 1.0, 0.0)) == other
 
 
 def test_the_command_that_repeats_a_run() -> None:
