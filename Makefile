@@ -277,5 +277,8 @@ upgrade-fixture: install ## databases of the release COMMIT=, with all its featu
 upgrade-check: install ## replace the daemons of the commit PREVIOUS= by these, and back, under load; every row must stay
 	$(BIN)/python -m tests.upgrade.rolling --previous $(PREVIOUS)
 
+overload-check: install ## p99 of 50 honest clients beside 2,000 idle and 500 hostile connections, against their p99 alone
+	$(BIN)/python -m tests.integration.overload $(OPTIONS)
+
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .shale .demo .mypy_cache .ruff_cache .hypothesis

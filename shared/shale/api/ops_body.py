@@ -5,7 +5,9 @@
 Generated clients send objects instead: ``{"op": "put", "key", "value", "ttl_ms" or "expire_at"}``.
 """
 
+from binascii import a2b_base64
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 from shale.api.fields import binary, expiry_from_body, reject_unknown_fields
@@ -14,6 +16,7 @@ from shale.service.http.documents import Fields
 from shale.service.http.problems import Problem, bad_request, too_large
 
 _FIELDS = frozenset({"ops"})
+_from_base64 = partial(a2b_base64, strict_mode=True)
 _DELETE_FIELDS = frozenset({"op", "key"})
 _WRITE_FIELDS = _DELETE_FIELDS | {"value", "ttl_ms", "expire_at"}
 Items: TypeAlias = "list[object] | tuple[object, ...]"
@@ -49,7 +52,7 @@ def items(value: object, name: str, *, max_rows: int) -> Items:
 def batch_from_ops(ops: Items, *, packed: bool, max_key_bytes: int) -> WriteBatch:
     """Build a batch of operations; raises like ``batch_from_body``."""
     batch = WriteBatch(max_key_bytes=max_key_bytes)
-    columns = _plain_puts(ops) if packed else None
+    columns = _plain_puts(ops, packed=packed)
     if columns is not None:
         batch.put_many(*columns)
     else:
@@ -58,17 +61,23 @@ def batch_from_ops(ops: Items, *, packed: bool, max_key_bytes: int) -> WriteBatc
     return batch
 
 
-def _plain_puts(ops: Items) -> tuple[Sequence[bytes], Sequence[bytes]] | None:
+def _plain_puts(ops: Items, *, packed: bool) -> tuple[Sequence[bytes], Sequence[bytes]] | None:
     """Return keys and values of a list of plain puts, as bulk loads send it; ``None`` for any other list."""
-    if not ops or set(map(type, ops)) != {tuple}:
+    if not ops or set(map(type, ops)) != {tuple if packed else list}:
         return None
     try:
         kinds, keys, values = zip(*cast("Sequence[tuple[Any, ...]]", ops), strict=True)
     except ValueError:  # operations of other lengths
         return None
-    if kinds.count("put") != len(ops) or set(map(type, keys)) != {bytes} or set(map(type, values)) != {bytes}:
+    text = bytes if packed else str
+    if kinds.count("put") != len(ops) or set(map(type, keys)) != {text} or set(map(type, values)) != {text}:
         return None
-    return keys, values
+    if packed:
+        return keys, values
+    try:
+        return [_from_base64(key) for key in keys], [_from_base64(value) for value in values]
+    except ValueError:  # the message has to name the operation
+        return None
 
 
 def _add(batch: WriteBatch, op: object, name: str, *, packed: bool) -> None:

@@ -5,6 +5,7 @@ The load comes from ``wrk`` where it is installed, else from a client of our own
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -15,9 +16,11 @@ import sys
 import tempfile
 import time
 import urllib.request
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
+from typing import cast
 
 import msgpack
 
@@ -33,6 +36,8 @@ CONNECTIONS = 100
 VALUE = b"v" * 100
 BATCH_ROWS = 1000
 BATCHES = 300
+LARGE_ROWS = 10_000
+LARGE_BATCHES = 20
 SCAN_ROWS = 1_000_000
 START_S = 60.0
 
@@ -114,19 +119,25 @@ async def _own_load(port: int, durability: str, seconds: int) -> float:
     return done / seconds
 
 
-def batch_rows_per_s(port: int) -> float:
+def batch_rows_per_s(port: int, rows: int = BATCH_ROWS, batches: int = BATCHES, *, packed: bool = True) -> float:
     """Rows a second in batches, one after the other, on one connection."""
-    bodies = [
-        msgpack.packb({"ops": [["put", key_of(turn * BATCH_ROWS + row), VALUE] for row in range(BATCH_ROWS)]})
-        for turn in range(BATCHES)
-    ]
-    headers = {"Content-Type": "application/msgpack", "X-Shale-Durability": "memory"}
+    bodies = [_batch_body(turn * rows, rows, packed=packed) for turn in range(batches)]
+    media_type = "application/msgpack" if packed else "application/json"
+    headers = {"Content-Type": media_type, "X-Shale-Durability": "memory"}
     with _connection(port) as ask:
         ask("POST", "/v1/batch", bodies[0], headers)
         start_s = time.perf_counter()
         for body in bodies:
             ask("POST", "/v1/batch", body, headers)
-    return BATCHES * BATCH_ROWS / (time.perf_counter() - start_s)
+    return batches * rows / (time.perf_counter() - start_s)
+
+
+def _batch_body(first: int, rows: int, *, packed: bool) -> bytes:
+    keys = [key_of(first + row) for row in range(rows)]
+    if packed:
+        return cast("bytes", msgpack.packb({"ops": [["put", key, VALUE] for key in keys]}))
+    value = b64encode(VALUE).decode()
+    return json.dumps({"ops": [["put", b64encode(key).decode(), value] for key in keys]}).encode()
 
 
 @contextlib.contextmanager
@@ -218,6 +229,11 @@ def http_lines() -> Iterator[BenchLine]:
         batch_rows_per_s(scans)
         rows = median(batch_rows_per_s(scans) for _ in range(ROUNDS))
         yield BenchLine(name="batches of 1,000, one connection", ours=rows, unit="rows/s", target=">= 300,000 rows/s")
+        for packed, kind in ((True, "msgpack"), (False, "JSON")):
+            large = [batch_rows_per_s(scans, LARGE_ROWS, LARGE_BATCHES, packed=packed) for _ in range(ROUNDS)]
+            yield BenchLine(
+                name=f"batches of 10,000, {kind}", ours=median(large), unit="rows/s", target="for comparison"
+            )
         load_rows(scans, SCAN_ROWS)
         arrow_bytes_per_s(scans)
         megabytes = median(arrow_bytes_per_s(scans) for _ in range(ROUNDS)) / 1e6

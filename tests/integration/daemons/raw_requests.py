@@ -34,16 +34,26 @@ def refused(name: str, sent: bytes | Sequence[bytes], *statuses: int) -> Case:
     return Case(name, sent, statuses, 1)
 
 
+LENGTHS = (
+    (b"3", b"4"),
+    (b"3", b"3"),
+    (b"+3",),
+    (b"3 3",),
+    (b"3, 3",),
+    (b"-1",),
+    (b"9" * 23,),
+)
+"""Values of ``Content-Length`` of requests that proxies and servers may cut at different places."""
+
+
+def _with_lengths(lengths: Sequence[bytes]) -> bytes:
+    return PUT + b"".join(b"content-length: %b\r\n" % length for length in lengths) + b"\r\nabcd"
+
+
 CASES = (
     # What a body is: smuggled requests, codings, chunks.
     refused("a length and a coding", PUT + b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", 400),
-    refused("two lengths", PUT + b"content-length: 3\r\ncontent-length: 4\r\n\r\nabcd", 400),
-    refused("one length twice", PUT + b"content-length: 3\r\ncontent-length: 3\r\n\r\nabc", 400),
-    refused("a length with a sign", PUT + b"content-length: +3\r\n\r\nabc", 400),
-    refused("a length with a blank", PUT + b"content-length: 3 3\r\n\r\nabc", 400),
-    refused("a list of lengths", PUT + b"content-length: 3, 3\r\n\r\nabc", 400),
-    refused("a negative length", PUT + b"content-length: -1\r\n\r\nabc", 400),
-    refused("a length beyond 64 bits", PUT + b"content-length: 99999999999999999999999\r\n\r\nabc", 400),
+    *(refused(f"lengths {lengths}", _with_lengths(lengths), 400) for lengths in LENGTHS),
     refused("an unknown coding", PUT + b"transfer-encoding: gzip\r\n\r\nabc", 501),
     refused("a second coding", PUT + b"transfer-encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", 501),
     refused("an identity coding", PUT + b"transfer-encoding: identity\r\ncontent-length: 3\r\n\r\nabc", 501),

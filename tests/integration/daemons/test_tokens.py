@@ -94,6 +94,7 @@ def test_failed_attempts_and_connections_of_an_address_are_limited(tmp_path: Pat
         assert status(client, "GET", "/v1/admin/log-level", "x", admin) == 429, "one limit for all ports"
         answer = client.daemon.request("GET", "/v1/kv/a", port=data, headers={"Authorization": "Bearer x"})
         assert 1 <= int(answer[2]["retry-after"]) <= 60
+        assert answer[2]["connection"] == "close", "pipelined requests of this client are dropped"
         assert status(client, "PUT", "/v1/kv/a", "w", data) == 204, "a valid token is taken"
         assert client.daemon.get("/readyz", port=admin)[0] == 200
         assert metric(client.metrics(), "shale_auth_refusals_total") == 3

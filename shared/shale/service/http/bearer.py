@@ -54,6 +54,7 @@ class BearerAuth:
             detail = f"auth.failures_per_minute: too many requests without a valid token: try again after {pause_s} s"
             problem = busy(detail, status=HTTPStatus.TOO_MANY_REQUESTS)
             problem.headers["Retry-After"] = str(pause_s)
+            problem.headers["Connection"] = "close"  # of a thousand pipelined requests, the rest is dropped
             raise problem
 
     def caller(self, authorization: str | None, role: Role) -> tuple[Role, bytes | None]:

@@ -33,7 +33,7 @@ is reset, and the client may not see why."""
 REST_S = 30.0
 """Seconds that the rest of a body may take whose request has been answered."""
 
-_STEP_BYTES = 1024
+_STEP_BYTES = 512
 """Bytes to parse at a time if they may hold many requests."""
 _VERSION = b"HTTP/1."
 """Part of every request line."""
