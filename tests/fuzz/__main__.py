@@ -8,6 +8,7 @@ import argparse
 import hashlib
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -97,4 +98,7 @@ def keep_findings(outcomes: Sequence[Outcome], folder: Path) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with tempfile.TemporaryDirectory(prefix="shale-fuzz-") as temporary:
+        tempfile.tempdir = temporary  # of all children, also of those that crash
+        status = main()
+    sys.exit(status)

@@ -3,10 +3,7 @@
 import io
 import json
 import random
-import tempfile
 from contextlib import suppress
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -23,6 +20,7 @@ from shale_cli.commands.kv.row_layout import RowLayout, ValueFormat, decoder_of
 from shale_cli.framework.output.writer import Format, KeyEncoding, Output
 from shale_spark.compaction import messages
 from tests.fuzz import samples
+from tests.fuzz.folder import folder
 from tests.fuzz.mutation import any_of, mutate_bytes, words_mutation
 from tests.fuzz.target import Target
 from tests.fuzz.targets.http import mutate_msgpack
@@ -39,15 +37,10 @@ _LAYOUTS = (
 )
 
 
-@cache
-def _folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="shale-fuzz-"))
-
-
 def _import(data: bytes) -> None:
     """Read all rows of a file; the first byte says its format, and the columns."""
     kind = data[0] if data else 0
-    path = _folder() / "rows"
+    path = folder() / "rows"
     path.write_bytes(data[1:])
     output = Output(Format.JSON, list(KeyEncoding)[kind >> 5 & 3])
     layout = _LAYOUTS[(kind >> 2) % len(_LAYOUTS)]
@@ -93,7 +86,7 @@ def _mutate_file(rng: random.Random, data: bytes) -> bytes:
 
 
 def _journal(data: bytes) -> None:
-    file = _folder() / "imported"
+    file = folder() / "imported"
     file.write_bytes(b"x")
     journal = ImportJournal(file, "memory:///db")
     journal.store(3, 4)

@@ -3,11 +3,9 @@
 import os
 import random
 import ssl
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from pathlib import Path
 
 from shale.client.authorization import token_of_file
 from shale.compaction.requests import parse_request, parse_sources
@@ -31,6 +29,7 @@ from shale_gc.settings import GcSettings
 from shale_reader.settings import ReaderSettings
 from shale_spark.source.options import parse_where
 from shale_writer.settings import WriterSettings
+from tests.fuzz.folder import folder
 from tests.fuzz.mutation import any_of, mutate_bytes, words_mutation
 from tests.fuzz.target import Target
 from tests.fuzz.targets.metadata import JSON_WORDS
@@ -39,17 +38,12 @@ _CLASSES = (WriterSettings, CompactorSettings, GcSettings, ReaderSettings)
 _URL = ["--url", "memory:///orders"]
 
 
-@cache
-def _folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="shale-fuzz-"))
-
-
 @contextmanager
 def _surroundings(**variables: str) -> Iterator[None]:
     """Let nothing but these variables and files be read."""
     before = dict(os.environ)
     os.environ.clear()
-    os.environ.update({"SHALE_SECRETS_DIR": str(_folder() / "secrets"), **variables})
+    os.environ.update({"SHALE_SECRETS_DIR": str(folder() / "secrets"), **variables})
     try:
         yield
     finally:
@@ -60,7 +54,7 @@ def _surroundings(**variables: str) -> Iterator[None]:
 def _file(data: bytes) -> None:
     """Load the settings of a daemon from a file; the first byte says which, and whether the file is YAML."""
     kind = data[0] if data else 0
-    path = _folder() / ("settings.yaml" if kind & 4 else "settings.toml")
+    path = folder() / ("settings.yaml" if kind & 4 else "settings.toml")
     path.write_bytes(data[1:])
     with _surroundings():
         load_settings(_CLASSES[kind & 3], [*_URL, "--config", str(path)])
@@ -81,12 +75,12 @@ def _environment(data: bytes) -> None:
 
 def _secrets(data: bytes) -> None:
     """Load a token from a secret file, and read files of tokens and keys."""
-    folder = _folder() / "secrets"
-    folder.mkdir(exist_ok=True)
+    secrets = folder() / "secrets"
+    secrets.mkdir(exist_ok=True)
     files = {"http__bearer_token": data, "store__secret_access_key": data[::-1]}
     for name, content in files.items():
-        (folder / name).write_bytes(content)
-    path = _folder() / "keys"
+        (secrets / name).write_bytes(content)
+    path = folder() / "keys"
     path.write_bytes(data)
     with suppress(InvalidRequestError):
         token_of_file(path)

@@ -7,9 +7,7 @@ database.
 
 import asyncio
 import shutil
-import tempfile
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from slatedb.uniffi._slatedb_uniffi.slatedb import InternalError
 
 from shale.errors import ShaleError
 from tests.fuzz import loop
+from tests.fuzz.folder import folder
 from tests.fuzz.target import Difference, Target
 from tests.fuzz.targets import databases
 from tests.interop.slatedb_databases import open_folder, scanned
@@ -26,22 +25,20 @@ _CASES = ("tiny_l0", "many_l0", "compressed_zstd", "wal_multi_block", "wal_only"
 _PATIENCE_S = 4.0
 
 
-@cache
-def _folder() -> Path:
-    memory = Path("/dev/shm")
-    return Path(tempfile.mkdtemp(prefix="shale-fuzz-", dir=memory if memory.is_dir() else None))
+def _place() -> Path:
+    return folder() / "slatedb"
 
 
 async def _theirs(objects: dict[str, bytes]) -> list[tuple[Any, ...]] | None:
     """Return what the package reads; ``None`` if it refuses, panics or does not end."""
-    shutil.rmtree(_folder(), ignore_errors=True)
+    shutil.rmtree(_place(), ignore_errors=True)
     for key, data in objects.items():
-        path = _folder() / key
+        path = _place() / key
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     with suppress(slate.Error, InternalError, TimeoutError):
         async with asyncio.timeout(_PATIENCE_S):
-            reader = await slate.DbReaderBuilder("db", open_folder(_folder())).build()
+            reader = await slate.DbReaderBuilder("db", open_folder(_place())).build()
             try:
                 return await scanned(reader)
             finally:
