@@ -70,8 +70,8 @@ class Observed:
     """What a standby has seen.
 
     ``alive_s``: the last evidence that the active writer lives: an answer over HTTP, a new sign, or a new epoch.
-    ``changed_s``: the last change of the manifest or the WAL.  ``challenged_s``: when the challenge was written that
-    has no answer yet.  ``read_s``: when the last read of the manifest began that succeeded.
+    ``changed_s``: the last change of the manifest or the WAL that only a writer makes.  ``challenged_s``: when the
+    challenge was written that has no answer yet.  ``read_s``: when the last read of the manifest began that succeeded.
     """
 
     state: ActiveState

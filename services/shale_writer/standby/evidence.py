@@ -18,7 +18,6 @@ class ManifestRead:
     """
 
     manifest: Manifest
-    version: int
     begun_s: float
     ended_s: float
     is_closed: bool = False
@@ -37,7 +36,7 @@ class Evidence:
         self.observed = Observed(
             state=ActiveState.UNSIGNED, alive_s=now_s, changed_s=now_s, challenged_s=None, read_s=now_s
         )
-        self._place: tuple[int, int] = (0, 0)
+        self._place: tuple[int, ...] = ()
         self._sign: UUID | None = None
         self._challenge: UUID | None = None
 
@@ -54,7 +53,7 @@ class Evidence:
         """Record a manifest; return whether another writer has become the newest since the last one."""
         found, epoch_before = writer_status(read.manifest, now_ms=0), self.epoch
         is_new = self.status is None or found.epoch != epoch_before
-        sign, place, seen = _sign_of(read.manifest, found), (read.version, read.wal_id), self.observed
+        sign, place, seen = _sign_of(read.manifest, found), _place_of(read), self.observed
         if is_new or (sign is not None and sign != self._sign):
             seen = replace(seen, alive_s=read.ended_s, challenged_s=None)
         elif self._challenge is not None and read.manifest.checkpoint(self._challenge) is None:
@@ -84,6 +83,12 @@ class Evidence:
 def _sign_of(manifest: Manifest, status: WriterStatus) -> UUID | None:
     signs = [entry for entry in manifest.checkpoints if entry.writer_epoch == status.epoch]
     return max(signs, key=lambda entry: entry.manifest_id).id if signs else None
+
+
+def _place_of(read: ManifestRead) -> tuple[int, ...]:
+    """Return what only a writer moves: readers, coordinators and gc change the manifest of a dead writer, too."""
+    manifest = read.manifest
+    return read.wal_id, manifest.next_wal_sst_id, manifest.replay_after_wal_id, manifest.last_l0_seq
 
 
 def _state_of(status: WriterStatus, sign: UUID | None, *, is_closed: bool) -> ActiveState:

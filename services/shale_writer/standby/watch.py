@@ -171,7 +171,6 @@ class Standby:
                 )
         read = ManifestRead(
             manifest=manifest,
-            version=stored.id,
             begun_s=begun_s,
             ended_s=clock.monotonic_s(),
             is_closed=is_closed,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from uuid import UUID
 
-from shale.types import Checkpoint, Epoch, Manifest, ManifestId
+from shale.types import Checkpoint, Epoch, Manifest, ManifestId, Seq
 from shale.types.writer_sign import challenge_name
 from shale_writer.standby.decision import ActiveState
 from shale_writer.standby.evidence import Evidence, ManifestRead
@@ -22,10 +22,8 @@ def manifest(epoch: int = 1, sign: int | None = 1, *, create_s: int = 0, challen
     return Manifest(writer_epoch=Epoch(epoch), checkpoints=tuple(entries))
 
 
-def read(found: Manifest, at_s: float, *, version: int = 5, is_closed: bool = False, wal_id: int = 0) -> ManifestRead:
-    return ManifestRead(
-        manifest=found, version=version, begun_s=at_s, ended_s=at_s + 0.1, is_closed=is_closed, wal_id=wal_id
-    )
+def read(found: Manifest, at_s: float, *, is_closed: bool = False, wal_id: int = 0) -> ManifestRead:
+    return ManifestRead(manifest=found, begun_s=at_s, ended_s=at_s + 0.1, is_closed=is_closed, wal_id=wal_id)
 
 
 def test_a_new_epoch_and_a_new_sign_are_evidence_and_an_old_sign_is_not() -> None:
@@ -107,5 +105,14 @@ def test_a_wal_file_is_a_change_of_an_unsigned_writer() -> None:
     assert evidence.observed.changed_s == 10.1
     evidence.saw_manifest(read(unsigned, 30.0, wal_id=2))
     assert evidence.observed.changed_s == 30.1
-    evidence.saw_manifest(read(unsigned, 40.0, wal_id=2, version=6))
+    evidence.saw_manifest(read(replace(unsigned, last_l0_seq=Seq(6)), 40.0, wal_id=2))
     assert evidence.observed.changed_s == 40.1
+
+
+def test_what_readers_change_is_no_change_of_an_unsigned_writer() -> None:
+    evidence = Evidence(0.0)
+    unsigned = manifest(sign=None)
+    evidence.saw_manifest(read(unsigned, 10.0, wal_id=1))
+    lease = Checkpoint(id=UUID(int=7), manifest_id=ManifestId(7), create_s=1, name="reader")
+    evidence.saw_manifest(read(replace(unsigned, checkpoints=(lease,)), 20.0, wal_id=1))
+    assert evidence.observed.changed_s == 10.1
