@@ -57,6 +57,7 @@ class Connection(asyncio.Protocol):
         self._has_ended = False
         """The client has closed its sending side, but may still read."""
         self._counted_bytes = 0
+        self._responses = backend.memory.responses
         self._unread_bytes = 0
         self._scope: anyio.CancelScope | None = None
         self._commands: list[list[bytes]] = []
@@ -126,7 +127,7 @@ class Connection(asyncio.Protocol):
         self.resume_writing()
 
     def _count_unread(self, size_bytes: int) -> None:
-        responses = self._backend.memory.responses
+        responses = self._responses
         responses.give_back(self._unread_bytes)
         responses.note(size_bytes)
         self._unread_bytes = size_bytes
@@ -286,7 +287,9 @@ class Connection(asyncio.Protocol):
     async def _run_commands(self) -> None:
         """Run commands until all have a reply, or enough reply bytes are buffered."""
         session, commands, answers, size = self._session, self._commands, self._answers, 0
-        most = min(ANSWER_BYTES, self._backend.memory.piece_bytes())
+        most = ANSWER_BYTES
+        if self._responses.used_bytes:
+            most = min(most, self._backend.memory.piece_bytes())
         execute = session.execute if not self._backend.is_draining else self._refused
         self.busy_ticks = 0
         self.is_running = True
