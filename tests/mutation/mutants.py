@@ -166,7 +166,7 @@ def _statement_changes(node: ast.stmt, siblings: list[ast.stmt]) -> Iterator[tup
             yield "removed", replace(_never(node))
         case ast.Assign(targets=[ast.Attribute() | ast.Subscript(), *_]) | ast.AugAssign():
             yield "removed", replace(_never(node))
-        case ast.Return(value=value) if value is not None and not _is_none(value):
+        case ast.Return(value=value) if value is not None and not _is_falsy(value):
             none_instead = ast.IfExp(ast.Constant(True), ast.Constant(None), value)
             yield "returns None", replace(ast.Return(none_instead))
         case ast.Continue():
@@ -220,8 +220,9 @@ def _become(node: ast.AST, other: ast.AST) -> None:
     node.__dict__.update(other.__dict__ | location)
 
 
-def _is_none(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and value.value is None
+def _is_falsy(value: ast.expr) -> bool:
+    """Return whether a value is a constant for which ``None`` is as good in a condition."""
+    return isinstance(value, ast.Constant) and not value.value
 
 
 def _name(before: ast.AST, after: type[ast.AST]) -> str:

@@ -78,10 +78,10 @@ def _bodies() -> list[bytes]:
     packed = [bytes(msgpack.packb(each) or b"") for each in (*fields, numbers)]
     heads = [(side << 1 | size << 2, texts, packed) for side in (0, 1) for size in (0, 3)]
     return [
-        bytes([head | is_packed]) + body
+        bytes([head | is_msgpack]) + body
         for head, *bodies in heads
-        for is_packed in (0, 1)
-        for body in bodies[is_packed]
+        for is_msgpack in (0, 1)
+        for body in bodies[is_msgpack]
     ]
 
 

@@ -42,6 +42,7 @@ def changes(tmp_path: Path, body: str) -> list[tuple[str, str]]:
         ("b(a)", [("removed", "if False: b(a)")]),
         ("a = b if a else a", [("condition negated", "a = b if not a else a")]),
         ("return None", []),
+        ("return False", [("False to True", "return True")]),
         ("assert a < b", []),
         ("a = f'{a + b}'", []),
         ("log.info(a + b)", []),

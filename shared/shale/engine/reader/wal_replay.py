@@ -53,11 +53,11 @@ class WalReplay:
         self._wal = wal
         self._manifests = manifests
         self._env = env
+        self._has_gaps = has_gaps
+        self._left_out: set[WalGap] = set()
         self._max_table_bytes = options.max_memtable_bytes
         self._max_bytes = options.max_replayed_bytes
         self._allow_gap = options.allow_wal_gap
-        self._has_gaps = has_gaps
-        self._left_out: set[WalGap] = set()
 
     @property
     def left_out(self) -> tuple[WalGap, ...]:

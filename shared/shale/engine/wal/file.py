@@ -8,11 +8,9 @@ from shale.engine.memtable.row_order import take_rows
 from shale.env import Env
 from shale.errors import CorruptionError
 from shale.format.blocks.decoder import decode_blocks
-from shale.format.blocks.section import open_section
 from shale.format.blocks.transform import BlockTransformer
-from shale.format.sst.image_limits import IMAGE_BYTES_USUAL
-from shale.format.sst.index import decode_index
 from shale.format.sst.info import decode_trailer
+from shale.format.sst.wal_index import decode_wal_index
 from shale.kernels.rows import EMPTY_ROWS, Rows
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
@@ -43,17 +41,7 @@ async def decode_wal_file(
 def _decode(data: memoryview, path: str, transformer: BlockTransformer | None) -> Rows:
     try:
         info, version = decode_trailer(data, object_size=len(data), path=path)
-        section = data[info.index_offset : info.index_offset + info.index_len]
-        image = open_section(
-            section,
-            info.compression,
-            path,
-            info.index_offset,
-            transformer=transformer,
-            image_max=IMAGE_BYTES_USUAL,
-            kind="index",
-        )
-        index = decode_index(image, data_len=info.data_len, path=path, offset=info.index_offset)
+        index = decode_wal_index(data, info, path, transformer)
         rows = decode_blocks(
             data[: info.data_len],
             index.offsets,

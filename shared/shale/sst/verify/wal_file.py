@@ -9,11 +9,10 @@ from shale.core.lazy_dataclass import dataclass
 from shale.errors import CorruptionError
 from shale.format.blocks.checksums import damaged_blocks
 from shale.format.blocks.decoder import decode_blocks, open_blocks
-from shale.format.blocks.section import open_section
 from shale.format.blocks.transform import BlockTransformer
-from shale.format.sst.image_limits import IMAGE_BYTES_USUAL
-from shale.format.sst.index import BlockIndex, decode_index
+from shale.format.sst.index import BlockIndex
 from shale.format.sst.info import TRAILER_SIZE, decode_trailer
+from shale.format.sst.wal_index import decode_wal_index
 from shale.kernels.rows import I64, Rows
 from shale.sst.verify.codes import Code
 from shale.sst.verify.finding import Finding
@@ -91,17 +90,7 @@ def _check_sections(
     data: memoryview, path: str, transformer: BlockTransformer | None, info: SstInfo
 ) -> tuple[list[Finding], BlockIndex]:
     findings = list(check_layout(info, footer_offset=int.from_bytes(data[-TRAILER_SIZE:-2], "big"), path=path))
-    section = data[info.index_offset : info.index_offset + info.index_len]
-    image = open_section(
-        section,
-        info.compression,
-        path,
-        info.index_offset,
-        transformer=transformer,
-        image_max=IMAGE_BYTES_USUAL,
-        kind="index",
-    )
-    return findings, decode_index(image, data_len=info.data_len, path=path, offset=info.index_offset)
+    return findings, decode_wal_index(data, info, path, transformer)
 
 
 def _check_checksums(

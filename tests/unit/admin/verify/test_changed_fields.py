@@ -124,6 +124,11 @@ def seq(change: Callable[[int, int], int]) -> Damage:
     return do
 
 
+def moved(name: str, by: int) -> Damage:
+    """Add to a number of the manifest."""
+    return manifest(lambda it: replace(it, **{name: getattr(it, name) + by}))
+
+
 def later(it: Manifest) -> Manifest:
     points = SequenceTracker.decode(it.sequence_tracker).points
     return replace(it, sequence_tracker=SequenceTracker([*points, (int(it.last_l0_seq) + 9, 2**31)]).encode())
@@ -143,14 +148,10 @@ CASES = (
     Case("last_l0_seq is 0", seq(lambda *_: 0), "last_l0_seq"),
     Case(
         "replay_after_wal_id raised by one",
-        manifest(lambda it: replace(it, replay_after_wal_id=WalId(it.replay_after_wal_id + 1))),
+        moved("replay_after_wal_id", 1),
         unknown="the file that it passes is a fence",
     ),
-    Case(
-        "replay_after_wal_id raised by three",
-        manifest(lambda it: replace(it, replay_after_wal_id=WalId(it.replay_after_wal_id + 3))),
-        "replay_after_wal_id",
-    ),
+    Case("replay_after_wal_id raised by three", moved("replay_after_wal_id", 3), "replay_after_wal_id"),
     Case(
         "replay_after_wal_id raised to the end",
         manifest(lambda it: replace(it, replay_after_wal_id=WalId(it.next_wal_sst_id - 1))),
@@ -158,31 +159,15 @@ CASES = (
     ),
     Case("replay_after_wal_id at 2**62", fields(replay_after_wal_id=WalId(2**62)), "replay_after_wal_id"),
     Case("replay_after_wal_id at the end", fields(replay_after_wal_id=WalId(TOP)), "replay_after_wal_id"),
-    Case(
-        "replay_after_wal_id lowered by one",
-        manifest(lambda it: replace(it, replay_after_wal_id=WalId(it.replay_after_wal_id - 1))),
-        "replay_after_wal_id",
-    ),
+    Case("replay_after_wal_id lowered by one", moved("replay_after_wal_id", -1), "replay_after_wal_id"),
     Case("replay_after_wal_id is 0", fields(replay_after_wal_id=WalId(0)), "replay_after_wal_id"),
-    Case(
-        "next_wal_sst_id raised by one",
-        manifest(lambda it: replace(it, next_wal_sst_id=WalId(it.next_wal_sst_id + 1))),
-        "manifest",
-    ),
+    Case("next_wal_sst_id raised by one", moved("next_wal_sst_id", 1), "manifest"),
     Case("next_wal_sst_id at 2**62", fields(next_wal_sst_id=WalId(2**62)), "manifest"),
     Case("next_wal_sst_id at the end", fields(next_wal_sst_id=WalId(TOP)), "next_wal_sst_id"),
-    Case(
-        "next_wal_sst_id lowered by one",
-        manifest(lambda it: replace(it, next_wal_sst_id=WalId(it.next_wal_sst_id - 1))),
-        "next_wal_sst_id",
-    ),
+    Case("next_wal_sst_id lowered by one", moved("next_wal_sst_id", -1), "next_wal_sst_id"),
     Case("next_wal_sst_id is 1", fields(next_wal_sst_id=WalId(1)), "next_wal_sst_id"),
     Case("writer_epoch is 0", fields(writer_epoch=Epoch(0)), "writer_epoch"),
-    Case(
-        "writer_epoch raised by one",
-        manifest(lambda it: replace(it, writer_epoch=Epoch(it.writer_epoch + 1))),
-        unknown=STEP,
-    ),
+    Case("writer_epoch raised by one", moved("writer_epoch", 1), unknown=STEP),
     Case("writer_epoch at the end", fields(writer_epoch=Epoch(TOP)), "writer_epoch"),
     Case("compactor_epoch raised by one", fields(compactor_epoch=Epoch(1)), unknown=STEP),
     Case("compactor_epoch at the end", fields(compactor_epoch=Epoch(TOP)), "compactor_epoch"),

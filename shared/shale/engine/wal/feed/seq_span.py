@@ -7,11 +7,9 @@ from shale.engine.wal.file import EMPTY_FILE_BYTES_MAX, decode_wal_file
 from shale.env import Env
 from shale.errors import CorruptionError, WalTruncated
 from shale.format.blocks.decoder import decode_blocks
-from shale.format.blocks.section import open_section
 from shale.format.blocks.transform import BlockTransformer
-from shale.format.sst.image_limits import IMAGE_BYTES_USUAL
-from shale.format.sst.index import decode_index
 from shale.format.sst.info import TailTooShort, decode_trailer
+from shale.format.sst.wal_index import decode_wal_index
 from shale.kernels.rows import I64
 from shale.protocol.wal_store import WalStore
 from shale.types import SstInfo, SstType
@@ -98,17 +96,7 @@ def _last_block(tail: memoryview, start: int, info: SstInfo, path: str, transfor
     """Return the start and end offset of the last block."""
     if info.index_offset < start:
         raise TailTooShort(info.index_offset)
-    section = tail[info.index_offset - start : info.index_offset - start + info.index_len]
-    image = open_section(
-        section,
-        info.compression,
-        path,
-        info.index_offset,
-        transformer=transformer,
-        image_max=IMAGE_BYTES_USUAL,
-        kind="index",
-    )
-    offsets = decode_index(image, data_len=info.data_len, path=path, offset=info.index_offset).offsets[-2:]
+    offsets = decode_wal_index(tail, info, path, transformer, start=start).offsets[-2:]
     if int(offsets[0]) < start:
         raise TailTooShort(int(offsets[0]))
     return offsets
