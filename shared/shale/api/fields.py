@@ -166,6 +166,6 @@ def _unknown(name: str, known: frozenset[str]) -> Problem:
     return bad_request(f"{name}: no such field; known fields: {', '.join(sorted(known))}")
 
 
-def to_base64(data: bytes) -> bytes:
+def to_base64(data: bytes | memoryview) -> bytes:
     """Encode bytes for a JSON response."""
     return binascii.b2a_base64(data, newline=False)

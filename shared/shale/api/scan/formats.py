@@ -5,7 +5,7 @@ after an error.  A stream without an ending was interrupted.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import msgpack
@@ -20,6 +20,8 @@ from shale.types import Row
 NDJSON = "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
 CHUNK_ROWS = 1024
+VALUE_PIECE_BYTES = 3 << 18
+"""A value above this size is sent in pieces of it, which base64 encodes without padding."""
 
 
 class ScanFormat(ABC):
@@ -32,6 +34,8 @@ class ScanFormat(ABC):
         self.piece_bytes = piece_bytes
         self.rows = 0
         self.last_key: bytes | None = None
+        self.is_inside_value = False
+        """Whether a part of a large value is not encoded yet, so that its memory is in use."""
 
     @abstractmethod
     def pieces(self, scan: Scan) -> AsyncIterator[bytes | memoryview]:
@@ -54,10 +58,36 @@ class _Rows(ScanFormat):
         while rows := await scan.next_batch(CHUNK_ROWS, bytes_max=self.piece_bytes()):
             self.rows += len(rows)
             self.last_key = rows[-1].key
-            yield self._encoded(rows)
+            if len(rows[-1].value) <= VALUE_PIECE_BYTES:
+                yield self._encoded(rows)
+                continue
+            # Only the last row of a batch can exceed the bytes of a piece.
+            if len(rows) > 1:
+                yield self._encoded(rows[:-1])
+            self.is_inside_value = True
+            for piece in self._row_pieces(rows[-1]):
+                yield piece
+            self.is_inside_value = False
+
+    def _row_pieces(self, row: Row) -> Iterator[bytes | memoryview]:
+        """Yield a row with a large value in pieces, so that the value is not in memory a second time."""
+        head, tail = self._around_value(row)
+        yield head
+        value = memoryview(row.value)
+        for start in range(0, len(value), VALUE_PIECE_BYTES):
+            yield self._value_piece(value[start : start + VALUE_PIECE_BYTES])
+        yield tail
 
     @abstractmethod
     def _encoded(self, rows: list[Row]) -> bytes: ...
+
+    @abstractmethod
+    def _around_value(self, row: Row) -> tuple[bytes, bytes]:
+        """Return what precedes and follows the value of a row."""
+
+    @abstractmethod
+    def _value_piece(self, piece: memoryview) -> bytes | memoryview:
+        """Encode a part of a value."""
 
 
 class JsonLines(_Rows):
@@ -67,6 +97,13 @@ class JsonLines(_Rows):
 
     def _encoded(self, rows: list[Row]) -> bytes:
         return b"".join(map(_line, rows))
+
+    def _around_value(self, row: Row) -> tuple[bytes, bytes]:
+        head, mark, tail = _line(row._replace(value=b"")).partition(b'"value":"')
+        return head + mark, tail
+
+    def _value_piece(self, piece: memoryview) -> bytes:
+        return to_base64(piece)
 
     def ending(self, fields: Mapping[str, object]) -> bytes:
         """See ``ScanFormat``."""
@@ -86,8 +123,23 @@ class Msgpack(_Rows):
         packer = self._packer
         for row in rows:
             packer.pack(row)
-        data: bytes = packer.bytes()
-        packer.reset()
+        return self._packed()
+
+    def _around_value(self, row: Row) -> tuple[bytes, bytes]:
+        packer = self._packer
+        packer.pack_array_header(len(row))
+        packer.pack(row.key)
+        head = self._packed() + b"\xc6" + len(row.value).to_bytes(4, "big")  # bin 32: large values only
+        for field in row[2:]:
+            packer.pack(field)
+        return head, self._packed()
+
+    def _value_piece(self, piece: memoryview) -> memoryview:
+        return piece
+
+    def _packed(self) -> bytes:
+        data: bytes = self._packer.bytes()
+        self._packer.reset()
         return data
 
     def ending(self, fields: Mapping[str, object]) -> bytes:
@@ -112,7 +164,10 @@ class ArrowStream(ScanFormat):
             self.rows += len(rows)
             self.last_key = rows.key(len(rows) - 1)
             for piece in self._writer.pieces(rows):
-                yield piece
+                self.is_inside_value = len(piece) > VALUE_PIECE_BYTES
+                for start in range(0, len(piece), VALUE_PIECE_BYTES):
+                    yield piece[start : start + VALUE_PIECE_BYTES]
+            self.is_inside_value = False
 
     def ending(self, fields: Mapping[str, object]) -> bytes:
         """See ``ScanFormat``."""

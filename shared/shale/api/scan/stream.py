@@ -47,9 +47,13 @@ class ScanSource:
         return self._memory.scans.is_contended or self._memory.responses.is_contended
 
     def pause(self) -> None:
-        """Release what the scan has read ahead; the connection counts what is not sent."""
+        """Release what the scan has read ahead; the connection counts what is not sent.
+
+        A value that is sent in part stays in memory, so its share does.
+        """
         self._scan.release()
-        self._share.reduce_to(0)
+        if not self.encoder.is_inside_value:
+            self._share.reduce_to(0)
 
     async def resume(self) -> None:
         """Take memory again before the scan goes on."""
