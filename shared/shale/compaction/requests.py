@@ -5,7 +5,7 @@ in use for as long as the merge runs, and the writer would stall.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from shale.compaction.specs import fresh_run_id, name_of_segment
 from shale.core.json_numbers import without_fraction
@@ -228,10 +228,10 @@ def _segment(value: object, where: str) -> bytes:
     """Parse a prefix: a list of byte values as SlateDB writes it, or text."""
     if isinstance(value, str):
         return value.encode()
-    value = [*map(without_fraction, value)] if isinstance(value, Sequence) else value
-    if not isinstance(value, list) or not all(_is_byte(number) for number in value):
+    numbers = [*map(without_fraction, value)] if isinstance(value, Sequence) else None
+    if numbers is None or not all(map(_is_byte, numbers)):
         raise InvalidRequestError(f"{where}: a list of numbers from 0 to 255, or text")
-    return bytes(value)
+    return bytes(cast("list[int]", numbers))
 
 
 def _is_byte(value: object) -> bool:

@@ -60,6 +60,11 @@ class DbReader(MadeByOpen, BlockingReads[db_reader.DbReader]):
         return self._inner.memtable_count
 
     @property
+    def replayed_bytes(self) -> int:
+        """The estimated memory of those tables."""
+        return self._inner.replayed_bytes
+
+    @property
     def wal_gaps(self) -> tuple[WalGap, ...]:
         """The ranges of lost WAL files whose rows are left out (``allow_wal_gap``)."""
         return self._inner.wal_gaps

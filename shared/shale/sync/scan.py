@@ -164,6 +164,10 @@ class Scan(ShowsState, BlockingIterator):
             self._fetch = _FIRST_FETCH
         self._sought = key
 
+    def release(self) -> None:
+        """Give up what the engine has read ahead, as the caller takes nothing for some time."""
+        self._loop.call_function(self._inner.release)
+
     def close(self) -> None:
         """Release everything; there are no more rows."""
         self._fetched, self._given = [], 0

@@ -20,6 +20,8 @@ WITHOUT = {
     "compaction-simulate": "prints the numbers of a simulation: tests/unit/cli/commands/test_compaction_simulate.py",
     "completion": "prints a script",
     "config-check": "prints a hash of all settings",
+    "config-hash-token": "prints the hash of what it reads: tests/unit/cli/commands/test_token.py",
+    "config-new-token": "prints a random token: tests/unit/cli/commands/test_token.py",
     "config-reference": "prints Markdown",
     "config-schema": "prints a JSON Schema, which changes with every setting",
     "config-show": "prints all settings: docs/reference/settings.md",

@@ -99,5 +99,5 @@ def test_a_reader_leaves_gaps_out(monkeypatch: pytest.MonkeyPatch, ack: str) -> 
             yield table
 
     monkeypatch.setattr(WalStore, "_before_first_gap", highest)
-    monkeypatch.setattr("shale.engine.reader.state.replay_wal", leaving_out)
+    monkeypatch.setattr("shale.engine.reader.wal_replay.replay_wal", leaving_out)
     seed_that_fails(partial(reader_at_a_gap, ack=ack))

@@ -35,7 +35,7 @@ from tests.unit.docs.runbook_pages import (
 from tests.unit.docs.test_named_things import is_metric
 
 OF_THE_CLUSTER = {"Pod", "Node", "Event"}
-PLACEHOLDERS = {"NODE", "POD"}
+PLACEHOLDERS = {"NODE", "POD", "SECRET"}
 FORBIDDEN = re.compile(
     r"\bas for\b|\bsee above\b|\bsee below\b|\bas above\b|\b[Ss]ee \[?(?:SlateDB|Shale)[A-Z]", re.IGNORECASE
 )

@@ -8,7 +8,9 @@ from pydantic import BaseModel, SecretStr
 from shale.core.url_secrets import without_url_secrets, without_userinfo
 from shale.errors import InvalidRequestError
 from shale.service.config.config_sources import section_of
+from shale.service.config.secret_url import SecretUrl
 from shale.service.config.source_names import PREFIX
+from shale.service.config.spark_section import SECRET_NAME
 
 
 def refuse_secret(model: type[BaseModel], name: str, value: str) -> None:
@@ -19,7 +21,7 @@ def refuse_secret(model: type[BaseModel], name: str, value: str) -> None:
             the value is in the message.
     """
     names = name.split(".")
-    if _is_secret(model, names) or ("://" in value and without_url_secrets(without_userinfo(value)) != value):
+    if _is_secret(model, names, value) or ("://" in value and without_url_secrets(without_userinfo(value)) != value):
         variable = f"{PREFIX}{'__'.join(names)}".upper()
         raise InvalidRequestError(
             f"--set {name}: other users can read a secret on the command line: use a secret file, the variable "
@@ -27,15 +29,18 @@ def refuse_secret(model: type[BaseModel], name: str, value: str) -> None:
         )
 
 
-def _is_secret(model: type[BaseModel], names: Sequence[str]) -> bool:
+def _is_secret(model: type[BaseModel], names: Sequence[str], value: str) -> bool:
     for name in names:
         field = model.model_fields.get(name)
         section = None if field is None else section_of(field.annotation)
         if section is None:
-            return field is not None and _has_secret_type(field.annotation)
+            if field is None or not _has_type(field.annotation, SecretStr):
+                return False
+            # Properties of Spark are secrets by their names.
+            return not _has_type(field.annotation, SecretUrl) or bool(SECRET_NAME.search(value))
         model = section
     return False
 
 
-def _has_secret_type(annotation: object) -> bool:
-    return annotation is SecretStr or any(_has_secret_type(each) for each in get_args(annotation))
+def _has_type(annotation: object, wanted: type) -> bool:
+    return annotation is wanted or any(_has_type(each, wanted) for each in get_args(annotation))

@@ -18,7 +18,7 @@ from shale.service.config.sections import Bytes
 
 SPARK_MIN_BYTES = 8 * 1024**3
 
-_SECRET_NAME = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNORECASE)
+SECRET_NAME = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNORECASE)
 """Spark redacts the same properties in its web UI."""
 _MASTER = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?|local-cluster\[[\d, ]+\]|yarn|[a-z0-9]+://.+", re.DOTALL)
 
@@ -89,7 +89,7 @@ def _hidden(conf: Any) -> Any:
     """Wrap the values: one with the name of a secret is not printed at all, others without secrets of URLs."""
     if not isinstance(conf, Mapping):
         return conf
-    return {name: SecretStr(text) if _SECRET_NAME.search(name) else SecretUrl(text) for name, text in conf.items()}
+    return {name: SecretStr(text) if SECRET_NAME.search(name) else SecretUrl(text) for name, text in conf.items()}
 
 
 def _line(line: str) -> tuple[str, str]:

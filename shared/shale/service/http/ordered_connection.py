@@ -54,7 +54,7 @@ class OrderedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Begin a connection."""
         super().connection_made(transport)
-        self.flow = _HeldFlow(transport)
+        self.flow = _HeldFlow(transport)  # pyright: ignore[reportIncompatibleVariableOverride]
         self._unparsed = bytearray()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -106,3 +106,10 @@ def test_a_secret_url_is_equal_by_its_text() -> None:
     assert SecretUrl("http://a:b@c") == SecretUrl("http://a:b@c") != SecretUrl("http://a:d@c")
     assert SecretUrl("file:///data/a@b") != SecretStr("file:///data/a@b")
     assert str(SecretUrl("file:///data/a@b")) == "file:///data/a@b"
+
+
+def test_properties_of_spark_are_refused_on_the_command_line_if_a_name_is_that_of_a_secret() -> None:
+    worker = settings_class("worker")
+    refuse_secret(worker, "spark.conf", '{ "spark.executor.memory" = "1g" }')
+    with pytest.raises(InvalidRequestError, match="other users can read a secret"):
+        refuse_secret(worker, "spark.conf", '{ "spark.hadoop.fs.s3a.secret.key" = "x" }')

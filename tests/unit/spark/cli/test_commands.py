@@ -99,8 +99,10 @@ def test_a_worker_that_stays_gets_what_the_command_line_says() -> None:
     conf = {"spark.executor.memory": "1g", "spark.driver.extraJavaOptions": '-Da="b c" -Dd=é\\'}
     arguments = worker_arguments("spark://host:7077", conf, 12)
     section = load_settings(WorkerSettings, ["--url=file:///data/orders", *arguments]).settings.spark
-    assert (section.executor, section.master, section.ranges) == ("spark", "spark://host:7077", 12)
-    assert section.conf == conf
+    assert section.master is not None
+    master = section.master.get_secret_value()
+    assert (section.executor, master, section.ranges) == ("spark", "spark://host:7077", 12)
+    assert {name: value.get_secret_value() for name, value in section.conf.items()} == conf
     assert worker_arguments(None, {}, None) == ["--set=spark.executor=spark"]
 
 
