@@ -61,10 +61,10 @@ class _Rows(ScanFormat):
             if len(rows[-1].value) <= VALUE_PIECE_BYTES:
                 yield self._encoded(rows)
                 continue
-            # Only the last row of a batch can exceed the bytes of a piece.
+            # Only the last row of a batch can exceed the bytes of a piece.  It is in memory while the others are sent.
+            self.is_inside_value = True
             if len(rows) > 1:
                 yield self._encoded(rows[:-1])
-            self.is_inside_value = True
             for piece in self._row_pieces(rows[-1]):
                 yield piece
             self.is_inside_value = False

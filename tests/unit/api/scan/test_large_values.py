@@ -67,3 +67,11 @@ def test_batches_of_arrow_are_whole() -> None:
     data = b"".join(encoded(encoder)[0]) + encoder.ending({"end": True})
     table = pyarrow.ipc.open_stream(data).read_all()
     assert dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) == VALUES
+
+
+def test_rows_before_a_large_value_are_sent_while_it_is_in_memory() -> None:
+    """A scan that waits there must keep its share of memory."""
+    pieces, inside = encoded(JsonLines(lambda: PIECE_BYTES))
+    before = next(place for place, piece in enumerate(pieces) if b'"seq":1' in piece)
+    assert inside[before]
+    assert not inside[-1]
