@@ -6,7 +6,6 @@ the tests that run its line until one fails; a fork takes milliseconds, where a 
 
 import importlib
 import json
-import os
 import random
 import time
 from collections import defaultdict
@@ -45,7 +44,6 @@ def pytest_runtestloop(session: Any) -> bool | None:
     packages: list[str] = session.config.getoption("mutate")
     if not packages:
         return None
-    session.config.pluginmanager.unblock("terminal")
     MutationRun(session, packages).run()
     return True
 
@@ -179,7 +177,6 @@ def _mutated(mutant: Mutant, path: Path, functions: Functions, items: Sequence[p
             apply(path, mutant.function, mutated_tree(path, mutant.number), functions)
         except NotApplicableError as error:
             return json.dumps(("skipped", str(error), 0)).encode()
-        os.environ["SHALE_MUTANT"] = mutant.key  # shown by what a test starts, in a list of processes
         for place, item in enumerate(items):
             following = items[place + 1] if place + 1 < len(items) else None
             if not _passes(item, following):

@@ -23,7 +23,7 @@ log = get_logger("memory")
 
 async def watch_memory(env: Env, metrics: Metrics, account: MemoryAccount) -> None:
     """Measure the process, and act as ``decide_memory`` says, until cancelled."""
-    exprocess_memory(metrics, account)
+    export_memory(metrics, account)
     cache_default_bytes: int | None = None
     trimmed_s = -TRIM_INTERVAL_S
     trim = _heap_trim()
@@ -58,7 +58,7 @@ def resident_bytes(account: MemoryAccount) -> int:
         return PROCESS_BYTES + account.total_bytes
 
 
-def exprocess_memory(metrics: Metrics, account: MemoryAccount) -> None:
+def export_memory(metrics: Metrics, account: MemoryAccount) -> None:
     """Export what the parts hold, the limit, and the refused requests."""
     parts = {part: metrics.gauge("shale_memory_bytes", part=part.value) for part in MemoryPart}
     limit = metrics.gauge("shale_memory_limit_bytes")

@@ -8,7 +8,7 @@ from prometheus_client import generate_latest
 
 from shale.core.memory_account import MemoryAccount, MemoryPart
 from shale.env import Env
-from shale.service.memory.watch import exprocess_memory, resident_bytes, watch_memory
+from shale.service.memory.watch import export_memory, resident_bytes, watch_memory
 from shale.sst.budget import MemoryBudget
 from shale.telemetry.metrics import Metrics
 
@@ -18,7 +18,7 @@ MIB = 1 << 20
 def test_the_metrics_tell_the_parts_the_limit_and_the_refusals() -> None:
     """Several meters of one part are added."""
     account, metrics = MemoryAccount(500), Metrics()
-    exprocess_memory(metrics, account)
+    export_memory(metrics, account)
     account.add_meter(MemoryPart.REQUESTS, lambda: 30)
     account.add_meter(MemoryPart.REQUESTS, lambda: 12)
     account.add_cache(MemoryBudget(64 * MIB))
