@@ -154,7 +154,8 @@ class _Scratch(threading.local):
     """The memory in which the kernel works, one for each thread: answers are read from it after the call."""
 
     def __init__(self) -> None:
-        memory = mmap.mmap(-1, layout.SCRATCH_BYTES)
+        # Private: a forked process must not work in the memory of its parent or of other children.
+        memory = mmap.mmap(-1, layout.SCRATCH_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if hasattr(mmap, "MADV_NOHUGEPAGE"):
             memory.madvise(mmap.MADV_NOHUGEPAGE)  # a few bytes of every buffer are used
         self.address = address_of(np.frombuffer(memory, np.uint8))
