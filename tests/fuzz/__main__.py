@@ -5,6 +5,7 @@ Exits with 1 if there is a finding.  Its input is then in ``.shale/fuzz/findings
 """
 
 import argparse
+import base64
 import hashlib
 import os
 import sys
@@ -18,6 +19,7 @@ from tests.fuzz.target import Target
 from tests.fuzz.targets import all_targets
 
 FOLDER = Path(".shale/fuzz")
+_SHOWN_BYTES_MAX = 4096
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -52,12 +54,12 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def replay_all(targets: Sequence[Target], place: Path) -> int:
-    """Run the inputs of one file, or of ``<folder>/<target>/<name>``; return whether one is a finding."""
-    by_name = {target.name: target for target in targets}
+    """Run the inputs of ``<folder>/<target>/<name>``, others with the first target; return whether one is a finding."""
+    by_name = {target.name: target for target in all_targets()}
     files = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
     found = False
     for file in files:
-        target = targets[0] if len(targets) == 1 else by_name[file.parent.name]
+        target = by_name.get(file.parent.name, targets[0])
         what = replay(target, file.read_bytes())
         if what is not None:
             found = True
@@ -94,6 +96,10 @@ def keep_findings(outcomes: Sequence[Outcome], folder: Path) -> bool:
             file = place / hashlib.sha256(data).hexdigest()[:12]
             file.write_bytes(data)
             print(f"FOUND {each.target.name}: {finding.what}: {len(data)} bytes in {file}")
+            if replay(each.target, data) != finding.what:
+                print("  not seen again with this input alone: what ran before or beside it matters")
+            if len(data) <= _SHOWN_BYTES_MAX:
+                print(f"  in base64: {base64.b64encode(data).decode()}")  # where only the log of a run is kept
     return found
 
 

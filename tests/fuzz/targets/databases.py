@@ -159,7 +159,9 @@ async def report_on(objects: dict[str, bytes]) -> Any:
 
 
 _REWRITTEN = "rows that are written anew"
+_EARLIER = "an earlier state"
 SILENT = {
+    _EARLIER: "the newest manifest and the WAL files after it are gone: what is left was the database once",
     _REWRITTEN: "values, times and sequence numbers may be any; checksums, order, index, filters and stats fit them",
 }
 """What changes rows without a finding of verify, each with the reason."""
@@ -181,12 +183,21 @@ def _silent_change(intact: dict[str, bytes], objects: dict[str, bytes]) -> str:
     if any(_rows_in(intact[key]) != _rows_in(objects[key]) for key in files):
         return _REWRITTEN
     newest = max(key for key in intact if key.endswith(".manifest"))
+    if newest not in objects and _wal_ends_early(intact, objects):
+        return _EARLIER
     if changed != [newest] or newest not in objects:
         kinds = sorted({key.split("/")[1] + ("" if key in objects else " gone") for key in changed})
         return "damage of " + ", ".join(kinds)
     before, after = decode_manifest(intact[newest]), decode_manifest(objects[newest])
     fields = [name for name in Manifest.__slots__ if getattr(before, name) != getattr(after, name)]
     return "manifest " + ", ".join(fields)
+
+
+def _wal_ends_early(intact: dict[str, bytes], objects: dict[str, bytes]) -> bool:
+    """Return whether WAL files are gone, and none that follows them is left."""
+    files = sorted(key for key in intact if key.startswith("db/wal/"))
+    gone = [key for key in files if key not in objects]
+    return bool(gone) and gone == files[-len(gone) :]
 
 
 def mutate_database(rng: random.Random, data: bytes) -> bytes:

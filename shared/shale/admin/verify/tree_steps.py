@@ -18,11 +18,12 @@ _SHOWN_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class TreeSummary:
-    """The ids of the L0 views of a tree, its watermark, and a hash of its runs."""
+    """The ids of the L0 views of a tree, its watermark, a hash of its runs, and whether it shows anything."""
 
     l0: frozenset[Ulid]
     watermark: Ulid | None
     runs: int
+    is_empty: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class VersionSummary:
                 frozenset(view.id for view in tree.l0),
                 tree.last_compacted_l0_sst_view_id,
                 hash(tuple((run.id, view.id) for run in tree.compacted for view in run.ssts)),
+                tree.is_empty,
             )
             for prefix, tree in manifest.trees()
         }
@@ -57,12 +59,18 @@ class HiddenSeqs:
 
 
 def tree_step_problems(older: VersionSummary, newer: VersionSummary) -> Iterator[RuleViolation]:
-    """Yield L0s that vanish without a compaction; a restore in place may replace everything."""
+    """Yield L0s and segments that vanish without a compaction; a restore in place may replace everything."""
     if not older.manifest.initialized or older.id in replaced_versions(newer.manifest):
         return
     for prefix, before in older.trees.items():
         after = newer.trees.get(prefix)
-        if after is None or after.watermark != before.watermark:
+        if after is None:
+            # A compaction leaves an empty segment, and only the next version of a writer may be without it.
+            if newer.id == older.id + 1 and not before.is_empty:
+                what = f"segment {prefix!r} of version {older.id} is gone, and it was not empty"
+                yield RuleViolation(Code.L0_VANISHED, what)
+            continue
+        if after.watermark != before.watermark:
             continue
         lost = sorted(before.l0 - after.l0)
         if lost:
