@@ -100,7 +100,7 @@ MEANINGS: dict[Code, str] = {
     Code.BOUNDARY: "a boundary is not a number, or it includes the newest version, which hides it",
     Code.VERSION_GAP: "a version above the boundary is missing",
     Code.VERSION_STEP: "a version lowers a value that may only rise",
-    Code.L0_VANISHED: "L0s are in no tree any more, although no compaction has taken them",
+    Code.L0_VANISHED: "L0s, or a segment with rows, are in no tree, and no compaction took them",
     Code.FOREIGN_NAME: "SlateDB takes a name for a version and cannot read it: its readers hang",
     Code.INVARIANT: "a manifest breaks a rule about runs, segments or WAL positions",
     Code.SEGMENT_ROWS: "keys are outside their segment",

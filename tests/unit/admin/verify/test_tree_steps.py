@@ -32,6 +32,8 @@ def test_a_segment_with_rows_does_not_vanish_in_one_step(versions_apart: int, fo
 
 def test_the_writer_removes_a_segment_that_was_drained() -> None:
     manifest = with_segments()
-    drained = replace(manifest, segments=(Segment(prefix=manifest.segments[0].prefix, tree=Tree()), *manifest.segments[1:]))
+    drained = replace(
+        manifest, segments=(Segment(prefix=manifest.segments[0].prefix, tree=Tree()), *manifest.segments[1:])
+    )
     newer = replace(manifest, segments=manifest.segments[1:])
     assert codes(drained, newer) == []
