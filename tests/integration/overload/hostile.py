@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import random
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Collection
@@ -27,8 +28,15 @@ HEAVY_PAUSE_S = 2.0
 LIGHT_PAUSE_S = 0.5
 HANG_UP_S = 0.01
 
+RANDOM = random.Random(1)
+
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Behaviour = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def pause(mean_s: float) -> None:
+    """Wait for a time of its own, as clients that know nothing of each other do."""
+    await asyncio.sleep(RANDOM.uniform(0.5, 1.5) * mean_s)
 
 
 async def idle(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
@@ -63,7 +71,7 @@ def body(content: bytes, media_type: str) -> Behaviour:
         writer.write(POST + head)
         writer.write(content)
         await reader.readuntil(b"\r\n\r\n")
-        await asyncio.sleep(HEAVY_PAUSE_S)
+        await pause(HEAVY_PAUSE_S)
 
     return send
 
@@ -85,7 +93,7 @@ def answered(request: bytes) -> Behaviour:
     async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(request)
         await reader.read(1 << 16)
-        await asyncio.sleep(LIGHT_PAUSE_S)
+        await pause(LIGHT_PAUSE_S)
 
     return ask
 
@@ -127,7 +135,7 @@ async def repeat(port: int, address: str, behave: Behaviour, opened: Callable[[]
                 await behave(reader, writer)
             finally:
                 writer.transport.abort()
-        await asyncio.sleep(LIGHT_PAUSE_S)
+        await pause(LIGHT_PAUSE_S)
 
 
 async def main(port: int, names: Collection[str]) -> None:

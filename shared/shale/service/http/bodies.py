@@ -7,12 +7,15 @@ import anyio
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive
 
+from shale.concurrency.loop_turns import LoopTurns
 from shale.service.http.lazy_timeout import run_with_lazy_timeout
 from shale.service.http.problems import Problem, busy, too_large
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+_LARGE_PART_BYTES = 32 << 10
+"""After a part of so many bytes a body waits for its turn: to take one blocks the event loop."""
 LINGER_FACTOR = 2
 """A body over the limit is received and dropped up to this many times the limit.  A client that sends the whole body
 before it reads would otherwise see a broken connection instead of the error."""
@@ -53,6 +56,7 @@ class BodyBudget:
         self._free_bytes = total_bytes
         self._body_max_bytes = body_max_bytes
         self._pace = pace
+        self._turns = LoopTurns()
 
     @property
     def used_bytes(self) -> int:
@@ -88,6 +92,8 @@ class BodyBudget:
         received = len(chunk)
         body.add(chunk)
         while more and received <= LINGER_FACTOR * self._body_max_bytes:
+            if len(chunk) >= _LARGE_PART_BYTES:
+                await self._turns.wait()  # so that short requests wait for one such part at most
             wait_max_s = self._pace.wait_max_s(anyio.current_time() - start_s, received)
             if wait_max_s <= 0:
                 raise self._slow()

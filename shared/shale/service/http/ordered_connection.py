@@ -8,6 +8,7 @@ with a traceback if another request waits for it.
 
 import asyncio
 from collections import deque
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -16,6 +17,7 @@ import orjson
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from shale.concurrency.loop_turns import LoopTurns
 from shale.service.http.problems import MEDIA_TYPE, Problem, bad_request, document, retry_after_s
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
@@ -25,7 +27,7 @@ log = get_logger("http")
 HEADERS_MAX = 256
 """Limit of the headers of one request."""
 TRAILER_BYTES_MAX = 16 * 1024
-PIPELINED_MAX = 16
+PIPELINED_MAX = 4
 """Requests of a connection that wait for an earlier one; the bytes of further ones are kept as they are."""
 LINGER_S = 1.0
 """Seconds after a refusal in which the rest of a request is received and dropped: a connection that is closed at once
@@ -35,6 +37,10 @@ REST_S = 30.0
 
 _STEP_BYTES = 512
 """Bytes to parse at a time if they may hold many requests."""
+_LARGE_BYTES = 16 * 1024
+"""Of so many bytes most are those of a body, which need no search for requests."""
+_LENGTH_DIGITS_MAX = 18
+_HEAD_END = b"\r\n\r\n"
 _VERSION = b"HTTP/1."
 """Part of every request line."""
 
@@ -43,13 +49,19 @@ class OrderedProtocol(HttpToolsProtocol):
     """A connection that answers its requests in the order of their arrival."""
 
     flow: "_HeldFlow"
+    turns: LoopTurns | None = None
+    """Of all connections: a request that came before the answer to the one before waits for its turn."""
     _running: RequestResponseCycle | None = None
     _refusal: bytes | None = None
     """Sent after the answers to earlier requests."""
     _is_refused = False
+    _is_next = False
+    """Whether an answer has just ended, and the next request begins."""
     _close_timer: asyncio.TimerHandle | None = None
     _has_head = False
     _trailer_bytes = 0
+    _body_left = 0
+    """Bytes that are still to come of a body whose length is known."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Begin a connection."""
@@ -72,7 +84,17 @@ class OrderedProtocol(HttpToolsProtocol):
         if self._is_refused or self.transport.is_closing():
             return
         self._unset_keepalive_if_required()
-        if self._unparsed or (len(data) > _STEP_BYTES and data.count(_VERSION) > PIPELINED_MAX):
+        if len(data) > _LARGE_BYTES and not (self._body_left or self._unparsed):
+            self._take(data[:_STEP_BYTES])  # with the head of a request, most of the time
+            data = data[_STEP_BYTES:]
+        self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        if self._is_refused or self.transport.is_closing():
+            return
+        if self._unparsed or (
+            len(data) - self._body_left > _STEP_BYTES and data.count(_VERSION, self._body_left) > PIPELINED_MAX
+        ):
             self._unparsed += data
             self._parse_kept()
         else:
@@ -81,8 +103,10 @@ class OrderedProtocol(HttpToolsProtocol):
     def _parse_kept(self) -> None:
         """Parse kept bytes until enough requests wait."""
         while self._unparsed and len(self.pipeline) < PIPELINED_MAX and not self._is_refused:
-            step = bytes(self._unparsed[:_STEP_BYTES])
-            del self._unparsed[:_STEP_BYTES]
+            end = self._unparsed.find(_HEAD_END, 0, _STEP_BYTES)
+            size = _STEP_BYTES if end < 0 else end + len(_HEAD_END)
+            step = bytes(self._unparsed[:size])
+            del self._unparsed[:size]
             self._parse(step)
         if self._unparsed:
             self.flow.hold()
@@ -106,7 +130,7 @@ class OrderedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Begin a request."""
         self._has_head = False
-        self._trailer_bytes = 0
+        self._trailer_bytes = self._body_left = 0
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -120,7 +144,9 @@ class OrderedProtocol(HttpToolsProtocol):
         if len(headers) >= HEADERS_MAX:
             raise _HeadRefusedError(_too_large(f"there are more than {HEADERS_MAX} headers"))
         name = name.lower()
-        if name == b"expect":
+        if name == b"content-length":
+            self._body_left = int(value) if value.isdigit() and len(value) <= _LENGTH_DIGITS_MAX else 0
+        elif name == b"expect":
             self.expect_100_continue = value.lower() == b"100-continue"
         elif name == b"transfer-encoding" and value.strip().lower() != b"chunked":
             raise _HeadRefusedError(_unknown_coding(value))
@@ -133,8 +159,14 @@ class OrderedProtocol(HttpToolsProtocol):
         if self.pipeline:
             self.flow.hold()
 
+    def on_body(self, body: bytes) -> None:
+        """Take a part of a body."""
+        self._body_left = max(self._body_left - len(body), 0)  # 0 in a body of chunks
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
         """End the body of a request."""
+        self._body_left = 0
         if self.parser.should_upgrade():
             return  # before its body: see ``_decline_upgrade``
         cycle = self.cycle
@@ -146,7 +178,9 @@ class OrderedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Start the next request, or send a refusal that has waited."""
+        self._is_next = True
         super().on_response_complete()
+        self._is_next = False
         if self.transport.is_closing():
             return
         if self._unparsed:
@@ -163,7 +197,14 @@ class OrderedProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
-        super()._start_asgi_task(cycle, app)
+        if self._is_next and self.turns is not None:
+            self.turns.add(partial(self._start_in_turn, cycle, app))
+        else:
+            super()._start_asgi_task(cycle, app)
+
+    def _start_in_turn(self, cycle: RequestResponseCycle, app: Any) -> None:
+        if not cycle.disconnected:
+            super()._start_asgi_task(cycle, app)
 
     def _is_in_body(self) -> bool:
         """Return whether the body of a request has begun and not ended."""

@@ -13,6 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from shale.concurrency.byte_budget import ByteBudget
+from shale.concurrency.loop_turns import LoopTurns
 from shale.core.address_limits import ConnectionCounts
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
@@ -139,7 +140,7 @@ NO_LIMITS = ConnectionLimits()
 def _protocol(limits: ConnectionLimits) -> type[BoundedProtocol]:
     """Return a connection class with these limits: uvicorn takes a class and makes the connections itself."""
     names = ("connections_max", "per_address", "send_timeout_s", "responses")
-    members = {name: getattr(limits, name) for name in names}
+    members = {name: getattr(limits, name) for name in names} | {"turns": LoopTurns()}
     return cast("type[BoundedProtocol]", type("_Bounded", (BoundedProtocol,), members))
 
 

@@ -117,3 +117,49 @@ def test_what_a_body_is_decoded_to_counts_until_it_is_released() -> None:
         budget.take(BUDGET_BYTES)
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_a_body_that_holds_requests_is_one_body(is_chunked: bool) -> None:
+    """Search for pipelined requests in what follows a body, not in the body."""
+    body = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n" * 1_923  # 49,998 bytes
+    framing = b"transfer-encoding: chunked" if is_chunked else b"content-length: %d" % len(body)
+    content = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if is_chunked else body
+
+    async def scenario(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"PUT / HTTP/1.1\r\nhost: a\r\n%b\r\n\r\n" % framing + content)
+        writer.write(b"PUT / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nabc")
+        assert (await reader.readuntil(b"%07d" % len(body))).startswith(b"HTTP/1.1 200")
+        assert (await reader.readuntil(b"0000003")).startswith(b"HTTP/1.1 200")
+
+    on_a_connection(scenario, app=Reading(PACE))
+
+
+def test_large_bodies_take_turns_so_that_one_part_is_taken_in_a_round_of_the_loop() -> None:
+    rounds = [0]
+    parts: list[int] = []
+
+    async def tick() -> None:
+        while True:
+            await asyncio.sleep(0)
+            rounds[0] += 1
+
+    def parts_of_a_body() -> Any:
+        left = iter(range(20))
+
+        async def receive() -> dict[str, Any]:
+            number = next(left)
+            if number:
+                parts.append(rounds[0])
+            return {"type": "http.request", "body": bytes(64 << 10), "more_body": number < 19}
+
+        return receive
+
+    async def scenario() -> None:
+        budget = BodyBudget(1 << 30, 1 << 30, PACE)
+        ticker = asyncio.create_task(tick())
+        await asyncio.gather(*[budget.read(parts_of_a_body()) for _ in range(10)])
+        ticker.cancel()
+
+    asyncio.run(scenario())
+    assert len(parts) == len(set(parts)) == 190
