@@ -27,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--budget", type=float, default=20, help="seconds of tests for one mutant")
     parser.add_argument("--minutes", type=float, default=60, help="stop after so long")
     parser.add_argument("--seed", type=int, default=0, help="of the order of the mutants")
+    parser.add_argument("--again", action="store_true", help="also mutants that survived, after new tests were written")
     parser.add_argument("--tests", action="append", help="files or folders of tests")
     chosen = parser.parse_args(arguments)
     if chosen.action == "report":
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command += [f"--mutate={package}" for package in chosen.packages]
     command += [f"--mutation-folder={chosen.folder}", f"--mutation-jobs={chosen.jobs}"]
     command += [f"--mutation-budget={chosen.budget}", f"--mutation-seconds={60 * chosen.minutes}"]
-    command += [f"--mutation-seed={chosen.seed}", *tests]
+    command += [f"--mutation-seed={chosen.seed}", *(["--mutation-again"] if chosen.again else []), *tests]
     return subprocess.run(command, cwd=REPOSITORY, check=False).returncode
 
 

@@ -20,7 +20,7 @@ from tests.mutation.children import Children
 from tests.mutation.line_trace import LineTrace
 from tests.mutation.live_code import Functions, NotApplicableError, apply, live_functions
 from tests.mutation.mutants import Mutant, mutants_of, mutated_tree
-from tests.mutation.selection import Baseline, Result, load, save, within
+from tests.mutation.selection import SURVIVED, Baseline, Record, Result, load, save, within
 from tests.paths import REPOSITORY
 
 SHARES = 24
@@ -36,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--mutation-budget", type=float, default=20.0)
     group.addoption("--mutation-seconds", type=float, default=3600.0)
     group.addoption("--mutation-seed", type=int, default=0)
+    group.addoption("--mutation-again", action="store_true")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -60,6 +61,7 @@ class MutationRun:
         self._budget_s: float = option("mutation_budget")
         self._until_s = time.monotonic() + option("mutation_seconds")
         self._seed: int = option("mutation_seed")
+        self._again: bool = option("mutation_again")
         self._modules = dict(_modules_of(packages))
         for module in self._modules:
             importlib.import_module(module)
@@ -68,16 +70,18 @@ class MutationRun:
         self._trace = LineTrace(files)
 
     def run(self) -> None:
-        """Measure the tests unless an earlier run has done it; then run the mutants that have no result yet."""
+        """Measure the tests that no earlier run has measured; then run the mutants that have no result yet."""
         measured = self._folder / "baseline.json"
-        if not measured.exists():
-            self._measure(measured)
-        self._run_mutants(load(measured))
+        baseline = load(measured) if measured.exists() else Baseline({}, {})
+        new = [name for name in self._items if name not in baseline.seconds]
+        if new:
+            baseline = baseline.with_records(self._measured(new))
+            save(measured, baseline)
+        self._run_mutants(baseline)
 
-    def _measure(self, target: Path) -> None:
-        names = list(self._items)
-        shares = [names[place::SHARES] for place in range(SHARES)]
-        records: list[tuple[str, float, dict[str, list[int]]]] = []
+    def _measured(self, names: Sequence[str]) -> list[Record]:
+        shares = [share for place in range(SHARES) if (share := names[place::SHARES])]
+        records: list[Record] = []
 
         def finish() -> None:
             for task, answer in self._children.ended():
@@ -90,11 +94,13 @@ class MutationRun:
             self._children.start(number, _measured(self._trace, [self._items[name] for name in share]), 1800)
         while not self._children.is_idle:
             finish()
-        save(target, records)
+        return records
 
     def _run_mutants(self, baseline: Baseline) -> None:
         results = self._folder / "results.jsonl"
-        done = {json.loads(line)["key"] for line in results.read_text().splitlines()} if results.exists() else set()
+        lines = results.read_text().splitlines() if results.exists() else []
+        outcomes = {record["key"]: record["outcome"] for record in map(json.loads, lines)}
+        done = {key for key, outcome in outcomes.items() if not (self._again and outcome in SURVIVED)}
         pending = [each for module, path in self._modules.items() for each in mutants_of(module, path)]
         pending = [each for each in pending if each.key not in done]
         random.Random(self._seed).shuffle(pending)  # a run that is stopped has a fair sample
@@ -163,9 +169,9 @@ def _measured(trace: LineTrace, items: Sequence[pytest.Item]) -> Callable[[], by
             start_s = time.perf_counter()
             with trace.recording() as lines:
                 is_passed = _passes(item, following)
-            if is_passed:
-                took_s = time.perf_counter() - start_s
-                records.append((item.nodeid, took_s, {file: sorted(numbers) for file, numbers in lines.items()}))
+            took_s = time.perf_counter() - start_s
+            found = {file: sorted(numbers) for file, numbers in lines.items()} if is_passed else {}
+            records.append((item.nodeid, took_s, found))
         return json.dumps(records).encode()
 
     return work

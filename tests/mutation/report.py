@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.mutation.selection import SURVIVED
 from tests.paths import REPOSITORY
 
 EXPLAINED = REPOSITORY / "tests" / "mutation" / "explained.toml"
@@ -24,7 +25,7 @@ def judge(folder: Path, packages: Sequence[str], *, score_min: float) -> int:
         is_good &= score >= score_min
         print(f"{package}: {score:.1%}  {dict(sorted(outcomes.items()))}")
     for record in sorted(results.values(), key=lambda each: str(each["place"])):
-        if record["outcome"] in ("survived", "uncovered") and record["key"] not in explained:
+        if record["outcome"] in SURVIVED and record["key"] not in explained:
             is_good = False
             more = "" if record["complete"] else ", more tests run this line"
             print(f"{record['outcome']} ({record['tests']} tests{more})  {record['place']}  {record['key']}")

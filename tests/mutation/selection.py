@@ -1,12 +1,18 @@
 """Which tests run which lines, and how long each test takes: chooses the tests of a mutant."""
 
 import json
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from tests.mutation.mutants import Mutant
+from tests.paths import REPOSITORY
+
+Record: TypeAlias = tuple[str, float, Mapping[str, Iterable[int]]]
+"""A test, its seconds, and the lines that it runs by file; none if it fails without a mutant."""
+SURVIVED = ("survived", "uncovered")
+"""Outcomes of mutants that no test has found."""
 
 
 @dataclass
@@ -14,12 +20,24 @@ class Baseline:
     """The tests without a mutant.
 
     Attributes:
-        seconds: the duration of each test that passes, by its id.
-        by_line: the tests that run a line, by file and line.
+        seconds: the duration of each test, by its id.
+        by_line: the tests that pass and run a line, by file and line.
     """
 
     seconds: dict[str, float]
     by_line: dict[str, dict[int, list[str]]]
+
+    def with_records(self, records: Iterable[Record]) -> "Baseline":
+        """Return this baseline with more tests."""
+        seconds = dict(self.seconds)
+        by_line = {file: {line: [*tests] for line, tests in lines.items()} for file, lines in self.by_line.items()}
+        for test, took_s, lines in records:
+            seconds[test] = round(took_s, 4)
+            for file, numbers in lines.items():
+                known = by_line.setdefault(file, {})
+                for number in numbers:
+                    known.setdefault(number, []).append(test)
+        return Baseline(seconds, by_line)
 
     def tests_of(self, path: Path, lines: Sequence[int], first: Iterable[str] = ()) -> list[str]:
         """Return the tests that run one of the lines: ``first`` ones first, then the fastest."""
@@ -40,18 +58,17 @@ def within(tests: Sequence[str], seconds: Mapping[str, float], budget_s: float) 
     return chosen
 
 
-def save(path: Path, records: Iterable[tuple[str, float, Mapping[str, Iterable[int]]]]) -> None:
-    """Write the results of tests that passed: id, seconds, and lines by file."""
-    tests: list[str] = []
-    seconds: list[float] = []
-    by_line: defaultdict[str, defaultdict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for test, took_s, lines in records:
-        for file, numbers in lines.items():
-            for number in numbers:
-                by_line[file][number].append(len(tests))
-        tests.append(test)
-        seconds.append(round(took_s, 4))
-    path.write_text(json.dumps({"tests": tests, "seconds": seconds, "by_line": by_line}))
+def save(path: Path, baseline: Baseline) -> None:
+    """Write a baseline; files are relative to the repository, and tests are numbers."""
+    places = {test: place for place, test in enumerate(baseline.seconds)}
+    by_line = {
+        str(Path(file).relative_to(REPOSITORY)): {
+            line: [places[test] for test in tests] for line, tests in lines.items()
+        }
+        for file, lines in baseline.by_line.items()
+    }
+    stored = {"tests": list(places), "seconds": list(baseline.seconds.values()), "by_line": by_line}
+    path.write_text(json.dumps(stored))
 
 
 def load(path: Path) -> Baseline:
@@ -59,7 +76,7 @@ def load(path: Path) -> Baseline:
     stored = json.loads(path.read_text())
     tests: list[str] = stored["tests"]
     by_line = {
-        file: {int(line): [tests[place] for place in places] for line, places in lines.items()}
+        str(REPOSITORY / file): {int(line): [tests[place] for place in places] for line, places in lines.items()}
         for file, lines in stored["by_line"].items()
     }
     return Baseline(dict(zip(tests, stored["seconds"], strict=True)), by_line)

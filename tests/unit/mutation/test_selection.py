@@ -7,16 +7,34 @@ import pytest
 
 from tests.mutation.line_trace import LineTrace
 from tests.mutation.report import judge, score_of
-from tests.mutation.selection import load, save, within
+from tests.mutation.selection import Baseline, Record, load, save, within
+from tests.paths import REPOSITORY
+
+
+A, B, C = (REPOSITORY / name for name in ("a.py", "b.py", "c.py"))
 
 
 def test_tests_of_a_line_come_fastest_first_after_those_that_killed_before(tmp_path: Path) -> None:
     path = tmp_path / "baseline.json"
-    save(path, [("slow", 2.0, {"a.py": [1, 2]}), ("fast", 0.1, {"a.py": [2]}), ("other", 0.5, {"b.py": [2]})])
+    records: list[Record] = [
+        ("slow", 2.0, {str(A): [1, 2]}),
+        ("fast", 0.1, {str(A): [2]}),
+        ("other", 0.5, {str(B): [2]}),
+    ]
+    save(path, Baseline({}, {}).with_records(records))
     baseline = load(path)
-    assert baseline.tests_of(Path("a.py"), (2,)) == ["fast", "slow"]
-    assert baseline.tests_of(Path("a.py"), (1, 2), ["slow", "other"]) == ["slow", "fast"]
-    assert baseline.tests_of(Path("a.py"), (3,)) == []
+    assert baseline.tests_of(A, (2,)) == ["fast", "slow"]
+    assert baseline.tests_of(A, (1, 2), ["slow", "other"]) == ["slow", "fast"]
+    assert baseline.tests_of(A, (3,)) == []
+
+
+def test_tests_that_are_measured_later_join_the_others() -> None:
+    first = Baseline({}, {}).with_records([("old", 1.0, {str(A): [1]}), ("fails", 0.1, {})])
+    both = first.with_records([("new", 0.5, {str(A): [1, 2], str(C): [7]})])
+    assert both.tests_of(A, (1,)) == ["new", "old"]
+    assert both.tests_of(C, (7,)) == ["new"]
+    assert set(both.seconds) == {"old", "fails", "new"}
+    assert first.tests_of(A, (1,)) == ["old"]
 
 
 @pytest.mark.parametrize(("budget_s", "expected"), [(0, ["a"]), (3, ["a", "b"]), (9, ["a", "b", "c"])])
