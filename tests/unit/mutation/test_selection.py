@@ -10,7 +10,6 @@ from tests.mutation.report import judge, score_of
 from tests.mutation.selection import Baseline, Record, load, save, within
 from tests.paths import REPOSITORY
 
-
 A, B, C = (REPOSITORY / name for name in ("a.py", "b.py", "c.py"))
 
 
