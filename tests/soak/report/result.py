@@ -77,7 +77,13 @@ class Result:
             for event in site.events.all
         ]
         exits = [
-            {"instance": each.instance, "code": each.code, "at": each.at - begin, "injected": each.injected}
+            {
+                "instance": each.instance,
+                "version": each.version,
+                "code": each.code,
+                "at": each.at - begin,
+                "injected": each.injected,
+            }
             for each in site.supervisor.exits
         ]
         memory = {node: [(at - begin, size) for at, size in samples] for node, samples in site.memory.samples.items()}

@@ -8,7 +8,7 @@ from tests.soak.plan.faults import CLIENTS, STORE, WRITERS, Fault
 from tests.soak.run.events import Event, Events
 from tests.soak.stack.daemons import Daemons
 from tests.soak.stack.network import Network
-from tests.soak.stack.processes import Command, Supervisor
+from tests.soak.stack.processes import CURRENT, PREVIOUS, Command, Supervisor
 from tests.soak.stack.store import Store, drain, fill
 
 WheelCommand = Callable[[str, float, bool], Command]
@@ -121,7 +121,7 @@ class Injector:
 
     def _change_version(self, target: str) -> str:
         """Restart a daemon with the other version, as a rolling upgrade or downgrade does."""
-        version = "previous" if self._daemons.version(target) == "current" else "current"
+        version = PREVIOUS if self._daemons.version(target) == CURRENT else CURRENT
         self._daemons.use(target, version)
         self._supervisor.signal(target, signal.SIGTERM, "other-version")
         return f"SIGTERM; next is the {version} version"

@@ -19,7 +19,7 @@ from tests.soak.stack.daemons import TOKEN, Daemons
 from tests.soak.stack.leftovers import Leftovers, end_leftovers
 from tests.soak.stack.network import Loopback, Namespaces, Network, can_make_namespaces
 from tests.soak.stack.previous import check_out, default_previous
-from tests.soak.stack.processes import Command, Supervisor
+from tests.soak.stack.processes import PREVIOUS, Command, Supervisor
 from tests.soak.stack.store import URL, Store, can_mount, mount_tmpfs
 
 NODES = (STORE, CLIENTS, "wheel", *DAEMONS)
@@ -51,7 +51,7 @@ class Site:
         self.events = Events(self.folder / "events.jsonl")
         self.memory = MemorySamples(options.memory_limit_bytes)
         self.store = Store(self.folder, self.network, self.supervisor, is_small=options.is_small, seed=options.seed)
-        versions = {} if self.previous is None else {"previous": self.previous[1]}
+        versions = {} if self.previous is None else {PREVIOUS: self.previous[1]}
         self.daemons = Daemons(self.folder, self.network, self.store.environment, versions=versions)
         self.daemons.memory_limit = _memory_limit(options)
         self._config = self.folder / "clients.json"

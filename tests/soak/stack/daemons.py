@@ -8,7 +8,7 @@ from typing import Any
 from tests.paths import PYTHONPATH
 from tests.soak.plan.faults import OTHERS, READERS, WRITERS
 from tests.soak.stack.network import Network
-from tests.soak.stack.processes import Command
+from tests.soak.stack.processes import CURRENT, Command
 from tests.soak.stack.store import URL
 
 TOKEN = "soak-token"
@@ -81,7 +81,7 @@ class Daemons:
         """
         self._network = network
         self._environment = environment
-        self._versions = {"current": PYTHONPATH, **versions}
+        self._versions = {CURRENT: PYTHONPATH, **versions}
         self._clocks = folder / "clocks"
         self._clocks.mkdir()
         self._caches = folder / "caches"
@@ -97,7 +97,7 @@ class Daemons:
 
     def version(self, node: str) -> str:
         """Return the version of further instances of a node."""
-        return self._version_of.get(node, "current")
+        return self._version_of.get(node, CURRENT)
 
     def set_clock(self, node: str, offset_s: float) -> None:
         """Let the wall clock of a node differ from the right time."""
@@ -136,12 +136,12 @@ class Daemons:
         tests = PYTHONPATH.split(":", 1)[0]  # the launcher is always the current one
         environment = {
             **self._environment,
-            "PYTHONPATH": path if self.version(node) == "current" else f"{path}:{tests}",
+            "PYTHONPATH": path if self.version(node) == CURRENT else f"{path}:{tests}",
             "SHALE_HTTP__BEARER_TOKEN": TOKEN,
             "SHALE_ADMIN__BEARER_TOKEN": TOKEN,
             "SHALE_LOG__FORMAT": "json",
         }
-        if self.memory_limit is not None and self.version(node) == "current":
+        if self.memory_limit is not None and self.version(node) == CURRENT:
             environment["SHALE_MEMORY__LIMIT"] = self.memory_limit
         if node not in (*WRITERS, *READERS):
             del environment["SHALE_HTTP__BEARER_TOKEN"]

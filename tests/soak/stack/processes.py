@@ -11,6 +11,8 @@ from pathlib import Path
 
 from tests.soak.stack.leftovers import Leftovers
 
+CURRENT, PREVIOUS = "current", "previous"
+"""The versions of the code of a process."""
 RESTART_S = 1.0
 STOP_S = 60.0
 
@@ -22,7 +24,7 @@ class Command:
     instance: str
     words: Sequence[str]
     environment: Mapping[str, str]
-    version: str = "current"
+    version: str = CURRENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class Exit:
 
     node: str
     instance: str
+    version: str
     code: int
     at: float
     injected: str
@@ -144,8 +147,9 @@ class Supervisor:
 
     def _note(self, node: Node, running: _Running) -> None:
         code = running.process.returncode
-        instance = running.command.instance
-        self.exits.append(Exit(node.name, instance, code, time.monotonic(), running.injected, running.log))
+        command = running.command
+        end = Exit(node.name, command.instance, command.version, code, time.monotonic(), running.injected, running.log)
+        self.exits.append(end)
         self._leftovers.ended(running.process.pid)
         node.running = None
         node.starts_at = time.monotonic() + RESTART_S

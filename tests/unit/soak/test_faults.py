@@ -16,7 +16,8 @@ from tests.soak.plan.faults import DAEMONS, KINDS, Fault, draw_faults, possible_
 from tests.soak.proxy.rules import Rules
 from tests.soak.run.events import Events
 from tests.soak.run.injector import other_side
-from tests.soak.stack.processes import Exit
+from tests.soak.stack.leftovers import Leftovers
+from tests.soak.stack.processes import CURRENT, Command, Exit, Supervisor
 
 EVERYTHING = {"namespaces", "tmpfs", "wheel", "previous"}
 
@@ -67,8 +68,8 @@ def test_the_command_that_repeats_a_run() -> None:
     assert options.faults == ()
 
 
-def end(node: str, code: int, injected: str = "", at: float = 100.0) -> Exit:
-    return Exit(node, f"{node}.0", code, at, injected, Path("log"))
+def end(node: str, code: int, injected: str = "", at: float = 100.0, version: str = CURRENT) -> Exit:
+    return Exit(node, f"{node}.0", version, code, at, injected, Path("log"))
 
 
 def test_exit_codes_that_faults_explain(tmp_path: Path) -> None:
@@ -81,6 +82,28 @@ def test_exit_codes_that_faults_explain(tmp_path: Path) -> None:
     outage.at, outage.until = 90, 99
     assert unexplained([end("worker", 69), end("worker", 75)], events, DAEMONS) == []
     assert unexplained([end("worker", 69, at=300)], events, DAEMONS) == ["worker.0 ended with 69: no fault was active"]
+
+
+@pytest.mark.parametrize("node", DAEMONS)
+def test_only_the_previous_version_may_take_an_old_list_for_damage(tmp_path: Path, node: str) -> None:
+    events = Events(tmp_path / "events")
+    previous = end(node, 65, version="previous")
+    damage = [f"{node}.0 ended with 65: nothing damages the database"]
+    assert unexplained([previous], events, DAEMONS) == damage
+    old = events.add("store-old-lists", "store", fault=1)
+    old.at, old.until = 90, 99
+    assert unexplained([previous], events, DAEMONS) == []
+    assert unexplained([end(node, 65, at=300, version="previous")], events, DAEMONS) == damage
+    assert unexplained([end(node, 65)], events, DAEMONS) == damage
+
+
+def test_the_supervisor_notes_the_version_of_what_ended(tmp_path: Path) -> None:
+    supervisor = Supervisor(tmp_path, Leftovers(tmp_path / "state"))
+    for name, words in (("gc", {}), ("worker", {"version": "previous"})):
+        command = Command(f"{name}.0", ["true"], {}, **words)
+        supervisor.add(name, lambda _number, command=command: command, is_restarted=False)
+    supervisor.stop(["gc", "worker"])
+    assert {each.node: each.version for each in supervisor.exits} == {"gc": CURRENT, "worker": "previous"}
 
 
 def test_tracebacks_and_damage_in_logs(tmp_path: Path) -> None:
