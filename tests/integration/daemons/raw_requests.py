@@ -72,6 +72,9 @@ CASES = (
     refused("a NUL in a name", PUT + b"x\0a: b\r\n\r\n", 400),
     refused("many headers", b"GET /v1/kv/none HTTP/1.1\r\n" + b"a:\r\n" * 30_000 + b"\r\n", 431),
     refused("long headers", b"GET /v1/kv/none HTTP/1.1\r\n" + (b"a: " + b"b" * 50_000 + b"\r\n") * 20, 431),
+    refused("no host", b"GET /v1/kv/none HTTP/1.1\r\n\r\n", 400),
+    refused("two hosts", b"GET /v1/kv/none HTTP/1.1\r\n" + HOST + HOST + b"\r\n", 400),
+    refused("no host after a request", GET + b"GET /v1/kv/none HTTP/1.1\r\n\r\n", 404, 400),
     # The request line.
     refused("a long target", b"GET /v1/kv/" + b"k" * 100_000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 400),
     refused("a target beyond ASCII", "GET /v1/kv/ü HTTP/1.1\r\n".encode() + HOST + b"\r\n", 400),

@@ -59,6 +59,7 @@ class OrderedProtocol(HttpToolsProtocol):
     """Whether an answer has just ended, and the next request begins."""
     _close_timer: asyncio.TimerHandle | None = None
     _has_head = False
+    _hosts = 0
     _trailer_bytes = 0
     _body_left = 0
     """Bytes that are still to come of a body whose length is known."""
@@ -130,7 +131,7 @@ class OrderedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Begin a request."""
         self._has_head = False
-        self._trailer_bytes = self._body_left = 0
+        self._trailer_bytes = self._body_left = self._hosts = 0
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -144,7 +145,9 @@ class OrderedProtocol(HttpToolsProtocol):
         if len(headers) >= HEADERS_MAX:
             raise _HeadRefusedError(_too_large(f"there are more than {HEADERS_MAX} headers"))
         name = name.lower()
-        if name == b"content-length":
+        if name == b"host":
+            self._hosts += 1
+        elif name == b"content-length":
             self._body_left = int(value) if value.isdigit() and len(value) <= _LENGTH_DIGITS_MAX else 0
         elif name == b"expect":
             self.expect_100_continue = value.lower() == b"100-continue"
@@ -154,6 +157,9 @@ class OrderedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Start a request, or let it wait for an earlier one."""
+        if self._hosts != 1 and (self._hosts or self.parser.get_http_version() != "1.0"):
+            # RFC 9112, 3.2: proxies and servers might take different hosts.
+            raise _HeadRefusedError(bad_request(f"there are {self._hosts} Host headers: exactly one is required"))
         self._has_head = True
         super().on_headers_complete()
         if self.pipeline:
