@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 
 from shale.client.tls import client_tls
+from shale.core.memory_account import MemoryPart
 from shale.engine.db import Db
 from shale.engine.db_reader import DbReader
 from shale.engine.location import ConnectedDatabase
@@ -108,6 +109,7 @@ class StandbyRun:
         where = self._database
         files = WalStore(where.wal_store or where.store, where.root, process.env, transformer=where.transformer)
         prefetch = WalPrefetch(files, process.env, bytes_max=section.wal_cache_bytes)
+        process.memory.account.add_meter(MemoryPart.WAL_ROWS, lambda: prefetch.size_bytes)
         return WarmWal(prefetch, lambda: standby.manifest, section.poll_interval, process.metrics)
 
     async def _until_open_or_stopped(self, standby: Standby, wal: WarmWal) -> Db | None:

@@ -67,6 +67,7 @@ def test_after_a_kill_the_rows_of_the_wal_come_from_memory(tmp_path: Path) -> No
     with pair(tmp_path) as (first, second):
         assert first.put(b"a", b"before") == 204
         wait_for(lambda: cached_bytes(second) >= len(b"abefore"), "the standby does not follow the WAL")
+        assert metric(second.metrics(), 'shale_memory_bytes{part="wal_rows"}') == cached_bytes(second)
         first.daemon.process.kill()
         assert_took_over(second, "silent")
         # The fence of the first writer, and the file with the row.
