@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.soak.clients.session import ClientSession, Result, Shared
 from tests.soak.history.values import elements_in, name_in
+from tests.soak.stack.daemons import MERGE_OPERATOR
 
 OPEN_S, READ_S, READS_PER_READER = 30.0, 20.0, 150
 LEASE_MS, POLL_MS = 15_000, 300
@@ -103,7 +104,12 @@ class ShaleReaderSession(EmbeddedSession):
         import shale
 
         lease, poll = f"{LEASE_MS}ms", f"{POLL_MS}ms"
-        opening: Any = shale.DbReader.open(self.shared.url, manifest_poll_interval=poll, checkpoint_lifetime=lease)
+        opening: Any = shale.DbReader.open(
+            self.shared.url,
+            manifest_poll_interval=poll,
+            checkpoint_lifetime=lease,
+            merge_operator=MERGE_OPERATOR,
+        )
         return await opening
 
     async def close_reader(self) -> None:
@@ -127,6 +133,7 @@ class WheelReaderSession(EmbeddedSession):
         """See ``EmbeddedSession``."""
         from slatedb import uniffi as slate
 
+        from tests.interop.slatedb_databases import Concatenate
         from tests.soak.clients.wheel import open_store, root_of
 
         store = open_store(self.shared.url)
@@ -141,6 +148,7 @@ class WheelReaderSession(EmbeddedSession):
             object_store_max_retries=None,
         )
         builder.with_options(options)
+        builder.with_merge_operator(Concatenate())
         return await builder.build()
 
     async def close_reader(self) -> None:

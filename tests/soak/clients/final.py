@@ -18,6 +18,7 @@ from tests.soak.clients.session import ClientSession, Result, Shared
 from tests.soak.history import journal
 from tests.soak.history.operation import FINAL
 from tests.soak.history.values import elements_in, name_in
+from tests.soak.stack.daemons import MERGE_OPERATOR
 
 WRITER_S, READERS_S, PAUSE_S = 90.0, 60.0, 1.0
 SHOWN_MAX = 5
@@ -83,7 +84,7 @@ async def shale_rows(url: str) -> Rows:
     """Scan the database with ``shale.DbReader``."""
     import shale
 
-    async with shale.DbReader.open(url) as reader:
+    async with shale.DbReader.open(url, merge_operator=MERGE_OPERATOR) as reader:
         return {row.key.decode(): bytes(row.value) async for row in reader.scan()}
 
 
@@ -91,10 +92,12 @@ async def wheel_rows(url: str) -> Rows:
     """Scan the database with the reader of the slatedb package."""
     from slatedb import uniffi as slate
 
-    from tests.interop.slatedb_databases import EVERYTHING
+    from tests.interop.slatedb_databases import EVERYTHING, Concatenate
     from tests.soak.clients.wheel import open_store, root_of
 
-    reader = await slate.DbReaderBuilder(root_of(url), open_store(url)).build()
+    builder = slate.DbReaderBuilder(root_of(url), open_store(url))
+    builder.with_merge_operator(Concatenate())
+    reader = await builder.build()
     iterator = await reader.scan(EVERYTHING)
     found = {}
     while (row := await iterator.next()) is not None:

@@ -20,6 +20,7 @@ class HttpWriterSession(ClientSession):
         "write_batch": 8,
         "scan": 8,
         "append_to_lists": 12,
+        "merge_into_lists": 10,
         "read_lists": 6,
         "take_or_release_lock": 5,
         "delete": 5,
@@ -80,7 +81,7 @@ class HttpWriterSession(ClientSession):
         return self.record("txn", group, None, lambda: read_lists(self._http, keys))
 
     def append_to_lists(self) -> Result:
-        """Read lists, and append to some of them if none has changed meanwhile."""
+        """Read lists, and append to some of them if none has changed meanwhile; write the list or merge an operand."""
         keys = self.list_keys()
         group = keys[0].rpartition("/")[0] + "/"
         element = self.next_name()
@@ -93,10 +94,32 @@ class HttpWriterSession(ClientSession):
             ["absent", key.encode()] if value is None else ["value", key.encode(), value]
             for key, value in zip(keys, values, strict=True)
         ]
-        ops = [["put", key.encode(), joined([*lists[key], element])] for key in changed]
+        ops = [
+            ["merge", key.encode(), joined([element])]
+            if self.rng.random() < 0.5
+            else ["put", key.encode(), joined([*lists[key], element])]
+            for key in changed
+        ]
         steps = [["r", key, lists[key]] for key in keys] + [["append", key, element] for key in changed]
         body = {"compare": compare, "ops": ops}
         return self.record("txn", group, steps, lambda: self._http.call("/v1/txn", body)[0])
+
+    def merge_into_lists(self) -> Result:
+        """Append to one or two lists without reading them."""
+        keys = self.list_keys()
+        group = keys[0].rpartition("/")[0] + "/"
+        element = self.next_name()
+        changed = keys[: self.rng.choice((1, 2))]
+        steps = [["append", key, element] for key in changed]
+        operand = joined([element])
+        ops = [["merge", key.encode(), operand] for key in changed]
+
+        def merge() -> Result:
+            if len(changed) == 1:
+                return self._http.ask("PATCH", path_of(changed[0]), operand, {})[0]
+            return self._http.call("/v1/batch", {"ops": ops})[0]
+
+        return self.record("txn", group, steps, merge)
 
     def take_or_release_lock(self) -> Result:
         """Take a lock by a condition, or release the one that this session has."""

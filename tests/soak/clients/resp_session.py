@@ -26,6 +26,7 @@ class RespSession(ClientSession):
         "write_once": 18,
         "read": 14,
         "append_to_lists": 14,
+        "append_to_one_list": 6,
         "take_or_release_lock": 8,
     }
 
@@ -111,6 +112,14 @@ class RespSession(ClientSession):
         if steps:
             self.note("txn", group, list(steps), result, start)
         return result
+
+    def append_to_one_list(self) -> Result:
+        """Append to a list without reading it."""
+        key = self.list_keys()[0]
+        element = self.next_name()
+        steps = [["append", key, element]]
+        group = key.rpartition("/")[0] + "/"
+        return self.record("txn", group, steps, lambda: self._ask(lambda client: client.append(key, joined([element]))))
 
     def read_lists(self) -> Result:
         """Read lists of one state."""

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from slatedb import uniffi as slate
 
 from tests.interop.compaction.harness import RUST_COMPACTS
-from tests.interop.slatedb_databases import EVERYTHING
+from tests.interop.slatedb_databases import EVERYTHING, Concatenate
 from tests.soak.clients.session import ClientSession, Result, Shared
 from tests.soak.history.operation import Function
 from tests.soak.history.values import elements_in, joined, name_in, padded
@@ -25,6 +25,7 @@ from tests.soak.stack.daemons import MIN_AGE_S
 
 MIN_AGE_MS = int(MIN_AGE_S * 1000)
 LIMIT_S, OPEN_S = 15.0, 60.0
+WEIGHTS = {"once": 24, "register": 18, "read": 16, "batch": 8, "scan": 8, "lists": 14, "merge": 8}
 
 
 def open_store(url: str) -> Any:
@@ -65,7 +66,7 @@ class WheelWriterSession(ClientSession):
 
     async def step(self) -> bool:
         """Do one operation; return whether this is still the writer."""
-        chosen = self.rng.choices(("once", "register", "read", "batch", "scan", "lists"), (24, 18, 16, 8, 8, 14))[0]
+        chosen = self.rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
         name = self.next_name()
         if chosen == "read":
             key = self.register()
@@ -79,6 +80,8 @@ class WheelWriterSession(ClientSession):
             return await self.attempt("scan", group, None, self._scan(group))
         if chosen == "lists":
             return await self._append(name)
+        if chosen == "merge":
+            return await self._merge(name)
         key = f"once/{name}" if chosen == "once" else self.register()
         size = self.rng.choice((50, 400, 3000))
         return await self.attempt("write", key, name, self._write([(key.encode(), padded(name, size))]))
@@ -114,12 +117,28 @@ class WheelWriterSession(ClientSession):
             changed = keys[:1]
             steps[:] = [["r", key, lists[key]] for key in keys] + [["append", key, element] for key in changed]
             for key in changed:
-                await transaction.put(key.encode(), joined([*lists[key], element]))
+                if self.rng.random() < 0.5:
+                    await transaction.merge(key.encode(), joined([element]))
+                else:
+                    await transaction.put(key.encode(), joined([*lists[key], element]))
             handle = await transaction.commit()
             if handle is not None:
                 await handle.await_durable()
 
         return await self.attempt("txn", group, steps, work())
+
+    async def _merge(self, element: str) -> bool:
+        """Append to lists without reading them."""
+        keys = self.list_keys()
+        batch = slate.WriteBatch()
+        for key in keys:
+            batch.merge(key.encode(), joined([element]))
+
+        async def work() -> None:
+            await (await self._db.write(batch)).await_durable()
+
+        steps = [["append", key, element] for key in keys]
+        return await self.attempt("txn", keys[0].rpartition("/")[0] + "/", steps, work())
 
 
 async def write(arguments: argparse.Namespace, shared: Shared) -> None:
@@ -136,6 +155,7 @@ async def write(arguments: argparse.Namespace, shared: Shared) -> None:
         settings.set(key, json.dumps(value))
     builder = slate.DbBuilder(root_of(shared.url), open_store(shared.url))
     builder.with_settings(settings)
+    builder.with_merge_operator(Concatenate())
     try:
         db = await asyncio.wait_for(builder.build(), OPEN_S)
     except (slate.Error, TimeoutError) as error:

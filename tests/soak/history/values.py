@@ -1,8 +1,11 @@
 """Values that name their writer, with bytes that show damage."""
 
 import hashlib
+from collections.abc import Iterable
 
 SEPARATOR = b"|"
+END_OF_ELEMENT = ","
+"""Each element of a list has it, so that a merge operand may follow any value (``concatenate``)."""
 
 
 def padded(name: str, size: int) -> bytes:
@@ -28,12 +31,12 @@ def name_in(value: bytes | None) -> str | None:
 
 def elements_in(value: bytes | None) -> list[str]:
     """Return the elements of a list that is stored as one value."""
-    return value.decode().split(",") if value else []
+    return value.decode().split(END_OF_ELEMENT)[:-1] if value else []
 
 
-def joined(elements: list[str]) -> bytes:
-    """Return the value that holds these elements."""
-    return ",".join(elements).encode()
+def joined(elements: Iterable[str]) -> bytes:
+    """Return the value that holds these elements, or the merge operand that appends them."""
+    return "".join(f"{element}{END_OF_ELEMENT}" for element in elements).encode()
 
 
 def _filling(name: str, size: int) -> bytes:

@@ -15,7 +15,7 @@ from tests.soak.plan.faults import CLIENTS, DAEMONS, READERS, STORE
 from tests.soak.plan.options import Options
 from tests.soak.run.events import Events
 from tests.soak.run.injector import Injector
-from tests.soak.stack.daemons import TOKEN, Daemons
+from tests.soak.stack.daemons import MERGE_OPERATOR, TOKEN, Daemons
 from tests.soak.stack.leftovers import Leftovers, end_leftovers
 from tests.soak.stack.network import Loopback, Namespaces, Network, can_make_namespaces
 from tests.soak.stack.previous import check_out, default_previous
@@ -127,7 +127,7 @@ class Site:
 
     @property
     def _environment(self) -> dict[str, str]:
-        return {**self.store.environment, "PYTHONPATH": PYTHONPATH}
+        return {**self.store.environment, "PYTHONPATH": PYTHONPATH, "SHALE_MERGE_OPERATOR": MERGE_OPERATOR}
 
     def _client(self, role: str) -> "Client":
         return Client(self, role)

@@ -14,17 +14,21 @@ from tests.soak.stack.store import URL
 TOKEN = "soak-token"
 MIN_AGE_S = 30.0
 LEASE_S = 15.0
+MERGE_OPERATOR = "concatenate"
+"""The operator of all processes: merge operands append to lists (``tests.soak.history.values.joined``)."""
 _BLOCKS = {"store.request_timeout": "5s", "store.connect_timeout": "2s"}
 _CACHE = {"block_cache_bytes": "32MiB"}
 _FAST_WORKER = {
     "compactor_options.worker.heartbeat_interval": "1s",
     "compactor_options.worker.compactions_poll_interval": "500ms",
     "compactor_options.worker.max_sst_size": "512KiB",
+    "compactor_options.worker.merge_operator": MERGE_OPERATOR,
 }
 SETTINGS: dict[str, dict[str, str]] = {
     "shale_writer": {
         **_BLOCKS,
         **_CACHE,
+        "merge_operator": MERGE_OPERATOR,
         "flush_interval": "50ms",
         "l0_sst_size_bytes": "256KiB",
         "manifest_poll_interval": "500ms",
@@ -40,6 +44,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     "shale_reader": {
         **_BLOCKS,
         **_CACHE,
+        "merge_operator": MERGE_OPERATOR,
         "manifest_poll_interval": "300ms",
         "checkpoint_lifetime": f"{LEASE_S:g}s",
         "http.request_timeout": "10s",

@@ -185,3 +185,21 @@ def test_two_swapped_reads_are_found(seed: int, rng: random.Random) -> None:
     values[0][at], values[1][other_at] = two.value[other_at], one.value[at]
     operations[first], operations[second] = replace(one, value=values[0]), replace(two, value=values[1])
     assert kinds(check_lists("list/g", operations, ALONE))
+
+
+@pytest.mark.parametrize(
+    ("final", "found"),
+    [
+        (("1", "2", "3"), set()),
+        (("1", "3", "2"), {"G0-realtime"}),
+        (("1", "2", "3", "2"), {"duplicate elements"}),
+        (("1", "3"), {"lost write"}),
+        (("1", "2", "3", "4"), {"G1a: aborted read"}),
+    ],
+)
+def test_merged_elements_count_once_and_in_order(final: tuple[str, ...], found: set[str]) -> None:
+    history = Recorder()
+    for number, outcome in enumerate(("ok", "ok", "ok", "fail"), 1):
+        history.add("a", "txn", [append("x", str(number))], number, number + 0.5, outcome=outcome)
+    history.add(FINAL, "txn", [r("x", *final)], 9, 10)
+    assert check(history) == found

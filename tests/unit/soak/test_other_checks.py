@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from shale.merge_operators import concatenate
 from tests.soak.checker.change_feed import Change, check_key, check_order
 from tests.soak.checker.counters import check_counter
 from tests.soak.checker.sessions import check_sessions
@@ -13,7 +14,7 @@ from tests.soak.checker.verdict import check_history, check_partition
 from tests.soak.checker.views import Tenures, views_of
 from tests.soak.history import journal
 from tests.soak.history.operation import FINAL
-from tests.soak.history.values import name_in, padded
+from tests.soak.history.values import elements_in, joined, name_in, padded
 from tests.unit.soak.histories import ALONE, Recorder, kinds
 
 
@@ -191,3 +192,11 @@ def test_a_damaged_value_is_no_value() -> None:
     assert (len(value), name_in(value)) == (100, "a/1")
     with pytest.raises(ValueError, match="a/1 is damaged"):
         name_in(value[:-1] + b"!")
+
+
+def test_a_merge_operand_appends_to_a_list_that_was_written_or_merged() -> None:
+    written = joined(["a/1", "b/2"])
+    assert elements_in(written) == ["a/1", "b/2"]
+    assert elements_in(concatenate(b"k", written, [joined(["c/3"])])) == ["a/1", "b/2", "c/3"]
+    assert elements_in(concatenate(b"k", None, [joined(["c/3"]), joined(["d/4"])])) == ["c/3", "d/4"]
+    assert elements_in(joined([])) == elements_in(None) == []
