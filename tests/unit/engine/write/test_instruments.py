@@ -1,7 +1,6 @@
 """The metrics of a writer: which event moves which number, and by how much."""
 
 from collections.abc import Callable
-from typing import Any
 from uuid import UUID
 
 import anyio
