@@ -1,5 +1,6 @@
 """Backpressure alone: which writes wait, their wake-ups, and the metrics."""
 
+import logging
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -13,7 +14,9 @@ from shale.engine.write import backpressure
 from shale.engine.write.backpressure import Backpressure, delay_s
 from shale.engine.write.durability import DurabilityTracker
 from shale.env import Env, InlineCpu, SystemClock
-from shale.errors import ClosedError
+from shale.errors import ClosedError, FencedError, WriteStalled
+from shale.testing.virtual_loop import VirtualLoop
+from tests.unit.engine.write.virtual_time import in_virtual_time, virtual_env
 
 LIMITED = DbOptions(max_unflushed_bytes=100, l0_sst_size_bytes=50)
 
@@ -37,7 +40,16 @@ def test_a_write_does_not_wait_below_the_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("loads", "milliseconds"), [((0.0, 1.0), 0), ((1.5, 0.0), 1), ((0.3, 2.0), 2), ((11.0, 5.0), 20), ((1e9, 0.0), 50)]
+    ("loads", "milliseconds"),
+    [
+        ((0.0, 1.0), 0),
+        ((1.5, 0.0), 1),
+        ((0.3, 2.0), 2),
+        ((11.0, 5.0), 20),
+        ((25.5, 0.0), 49),
+        ((0.0, 27.0), 50),
+        ((1e9, 0.0), 50),
+    ],
 )
 def test_writes_slow_down_with_the_backlog(loads: tuple[float, float], milliseconds: float) -> None:
     assert 1000 * delay_s(*loads) == pytest.approx(milliseconds)
@@ -64,6 +76,126 @@ def test_a_loop_of_writes_sleeps_while_there_is_a_backlog() -> None:
             await pressure.give_way()
             tasks.cancel_scope.cancel()
         assert at_once <= 2 < turns - at_once
+
+    anyio.run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("l0_bytes", "unflushed_bytes", "wal_bytes", "milliseconds"),
+    [
+        pytest.param(50, 1 << 20, 0, 0, id="the least that counts"),
+        pytest.param(50, 2 << 20, 0, 2, id="twice the least"),
+        pytest.param(1 << 20, 4 << 20, 0, 0, id="four memtables"),
+        pytest.param(1 << 20, 6 << 20, 0, 1, id="six memtables"),
+        pytest.param(1 << 20, 0, 64 << 20, 0, id="a usual WAL"),
+        pytest.param(1 << 20, 5 << 20, 128 << 20, 2, id="the larger backlog counts"),
+    ],
+)
+def test_how_long_a_write_gives_way(l0_bytes: int, unflushed_bytes: int, wal_bytes: int, milliseconds: float) -> None:
+    async def scenario(loop: VirtualLoop) -> None:
+        options = DbOptions(l0_sst_size_bytes=l0_bytes, max_unflushed_bytes=1 << 30)
+        memory = Memory(unflushed_bytes, wal_buffer_bytes=wal_bytes)
+        await Backpressure(memory, DurabilityTracker(), options, virtual_env(loop)).give_way()
+        assert 1000 * loop.time() == pytest.approx(milliseconds)
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.parametrize(("unflushed_bytes", "is_full"), [(99, False), (100, True), (101, True)])
+def test_memory_is_full_at_the_limit(unflushed_bytes: int, *, is_full: bool) -> None:
+    assert Backpressure(Memory(unflushed_bytes), DurabilityTracker(), LIMITED, Env.system()).is_full is is_full
+
+
+@pytest.mark.parametrize("is_draining", [True, False])
+def test_a_write_waits_no_longer_than_allowed_and_tells_why(is_draining: bool) -> None:
+    async def scenario(loop: VirtualLoop) -> None:
+        options = DbOptions(max_unflushed_bytes=100, l0_sst_size_bytes=50, stall_timeout_s=12.5)
+        memory, durability = Memory(120), DurabilityTracker()
+        pressure = Backpressure(memory, durability, options, virtual_env(loop))
+        with pytest.raises(WriteStalled, match=r"12.5 s: 120 bytes .* limit is 100; flushes are slower than writes"):
+            await pressure.wait_for_capacity()
+        assert loop.time() == 12.5
+        durability.stall = "L0 is full"
+        with pytest.raises(WriteStalled, match="L0 is full"):
+            await pressure.wait_for_capacity()
+        assert loop.time() == 25
+
+    async def in_turns() -> None:
+        options = DbOptions(max_unflushed_bytes=100, l0_sst_size_bytes=50, stall_timeout_s=0.01)
+        pressure = Backpressure(Memory(120, is_draining=False), DurabilityTracker(), options, Env.system())
+        with pytest.raises(WriteStalled):
+            await pressure.wait_for_capacity()
+
+    if is_draining:
+        in_virtual_time(scenario)
+    else:
+        anyio.run(in_turns)
+
+
+def lines(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
+    found: list[Any] = [record.msg for record in caplog.records]
+    return [fields for fields in found if fields["event"] == f"writer.backpressure.{event}"]
+
+
+def test_a_long_wait_warns_at_its_begin_and_every_half_minute(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "shale")
+
+    async def scenario(loop: VirtualLoop) -> None:
+        memory, durability = Memory(100), DurabilityTracker()
+        pressure = Backpressure(memory, durability, LIMITED, virtual_env(loop))
+        await anyio.sleep(10)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(pressure.wait_for_capacity)
+            await anyio.sleep(95)
+            memory.unflushed_bytes = 0
+            durability.advance_durable(1)
+        memory.unflushed_bytes = 100
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(pressure.wait_for_capacity)
+            await anyio.sleep(2)
+            memory.unflushed_bytes = 0
+            durability.advance_durable(2)
+        assert pressure.waits == 2 * 4 + 1
+
+    in_virtual_time(scenario)
+    started, ended = lines(caplog, "started"), lines(caplog, "ended")
+    assert [(each["duration_ms"], each["waiting"]) for each in started] == [
+        (0, 1), (30_000, 2), (60_000, 2), (90_000, 2), (0, 1),
+    ]  # fmt: skip
+    assert {(each["unflushed_bytes"], each["limit_bytes"]) for each in started} == {(100, 100)}
+    assert [each["duration_ms"] for each in ended] == [95_000, 2000]
+
+
+@pytest.mark.parametrize(("pause_s", "warnings"), [(0.5, 1), (0.9375, 1), (1.0, 2)])
+def test_the_next_wait_warns_again_after_a_second(
+    pause_s: float, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(loop: VirtualLoop) -> None:
+        memory, durability = Memory(), DurabilityTracker()
+        pressure = Backpressure(memory, durability, LIMITED, virtual_env(loop))
+        for number in range(2):
+            memory.unflushed_bytes = 100
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(pressure.wait_for_capacity)
+                await anyio.wait_all_tasks_blocked()
+                memory.unflushed_bytes = 0
+                durability.advance_durable(number + 1)
+            await anyio.sleep(pause_s)
+
+    in_virtual_time(scenario)
+    assert len(lines(caplog, "started")) == warnings
+
+
+def test_a_failed_writer_lets_no_write_wait() -> None:
+    async def scenario() -> None:
+        durability = DurabilityTracker()
+        durability.fail(FencedError("fenced"))
+        for unflushed_bytes in (0, 100):
+            pressure = Backpressure(Memory(unflushed_bytes), durability, LIMITED, Env.system())
+            with pytest.raises(FencedError):
+                await pressure.wait_for_capacity()
+            assert pressure.waits == 0
 
     anyio.run(scenario)
 
