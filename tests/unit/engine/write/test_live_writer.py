@@ -3,6 +3,7 @@
 import pickle
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -10,13 +11,19 @@ import anyio
 import pytest
 
 import shale
-from shale.engine.write.live_writer import RECENT_MS, LiveWriter
+from shale.engine.write.live_writer import RECENT_MS, LiveWriter, describe, require_no_live_writer
 from shale.env import Env, InlineCpu
 from shale.errors import FencedError
 from shale.store.memory import MemoryStore
 from shale.store.port import GetResult, ObjectMeta
-from shale.types.writer_sign import WriterPresence
+from shale.types import Manifest, Seq, WalId
+from shale.types.writer_sign import WriterPresence, writer_status
 from tests.clocks import FixedClock
+from tests.unit.engine.write.manifest_history import CLOSED, LIVE, sign, stored_history
+
+SIGNED = replace(LIVE, checkpoints=(sign(4, expire_s=10_001),))
+SILENT = replace(LIVE, checkpoints=(sign(4, expire_s=10_000),))
+FLUSHED = replace(CLOSED, last_l0_seq=Seq(9))
 
 
 class CountingStore(MemoryStore):
@@ -141,3 +148,69 @@ def test_a_new_database_has_no_writer() -> None:
             assert db.status.writer_epoch == 1
 
     run(scenario)
+
+
+NOW_MS = 10_000_000
+
+
+@pytest.mark.parametrize(
+    ("versions", "last_wal_id", "manifest_ms", "wal_ms", "says"),
+    [
+        pytest.param([Manifest()], 99, NOW_MS, NOW_MS, None, id="never a writer"),
+        pytest.param([LIVE, CLOSED], 8, NOW_MS, NOW_MS, None, id="just closed"),
+        pytest.param([SILENT], 6, NOW_MS, NOW_MS, None, id="the sign has expired"),
+        pytest.param([SIGNED], 6, 0, 0, "is running", id="the sign has not expired"),
+        pytest.param([LIVE, CLOSED], 9, NOW_MS - 1000, NOW_MS - RECENT_MS, "wrote 1 s ago", id="a version"),
+        pytest.param([LIVE, CLOSED], 9, NOW_MS - RECENT_MS, NOW_MS - 1999, "wrote 1 s ago", id="a WAL file"),
+        pytest.param([LIVE, CLOSED], 9, NOW_MS - RECENT_MS, NOW_MS - RECENT_MS + 1, "wrote 599 s ago", id="recent"),
+        pytest.param([LIVE, CLOSED], 9, NOW_MS - RECENT_MS, NOW_MS - RECENT_MS, None, id="just not recent"),
+        pytest.param([LIVE, CLOSED], 9, NOW_MS - RECENT_MS, None, None, id="the WAL file is gone"),
+        pytest.param([LIVE, CLOSED], 9, None, None, "wrote 0 s ago", id="no time is known"),
+        pytest.param([LIVE, CLOSED], 9, NOW_MS + 5000, None, "wrote 0 s ago", id="the store's clock is ahead"),
+        pytest.param([LIVE, CLOSED, FLUSHED], 8, NOW_MS, None, "wrote 0 s ago", id="a flush after the close"),
+        pytest.param([LIVE, CLOSED, FLUSHED], 8, NOW_MS - RECENT_MS, None, None, id="a flush some time ago"),
+        pytest.param([CLOSED], 8, NOW_MS, None, None, id="unknown: the versions were collected"),
+    ],
+)
+def test_which_writer_seems_to_be_alive(
+    versions: list[Manifest], last_wal_id: int, manifest_ms: int | None, wal_ms: int | None, says: str | None
+) -> None:
+    async def scenario() -> None:
+        stored = await stored_history(*versions, modified_ms=manifest_ms)
+        asked: list[int] = []
+
+        async def wal_time(wal_id: WalId) -> int | None:
+            asked.append(wal_id)
+            return wal_ms
+
+        async def require() -> None:
+            await require_no_live_writer(stored, WalId(last_wal_id), now_ms=NOW_MS, wal_time=wal_time)
+
+        if says is None:
+            await require()
+        else:
+            with pytest.raises(LiveWriter, match=says) as caught:
+                await require()
+            assert caught.value.status == writer_status(stored.value, NOW_MS)
+        assert asked in ([], [last_wal_id])
+        assert bool(asked) == (last_wal_id == 9)
+
+    anyio.run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expire_s", "text"),
+    [
+        ("", 0, "on host unknown, since 1970-01-01T00:00:50Z, its sign of life expires at 1970-01-01T00:00:00Z"),
+        (
+            "host=a&since=86400&endpoint=http://b&holder=c",
+            90_000,
+            "on host a, since 1970-01-02T00:00:00Z, at http://b, holder c, "
+            "its sign of life expires at 1970-01-02T01:00:00Z",
+        ),
+    ],
+)
+def test_what_is_told_about_a_writer(fields: str, expire_s: int, text: str) -> None:
+    manifest = replace(LIVE, checkpoints=(sign(4, expire_s=expire_s, fields=fields),))
+    assert describe(writer_status(manifest, 0)) == f"writer epoch 4 is running ({text})"
+    assert describe(writer_status(CLOSED, 0)) == "writer epoch 4"
