@@ -49,3 +49,51 @@ def test_no_abort_after_the_last_request_to_s3() -> None:
 def test_no_abort_after_the_last_request_elsewhere(scheme: str, tmp_path: Path) -> None:
     result = run(f"file://{tmp_path}" if scheme == "file" else "memory:///", "")
     assert (result.returncode, result.stderr) == (0, b"")
+
+
+FORKS = """
+import asyncio, os, sys
+from shale.env import Env
+from shale.errors import InvalidRequestError
+from shale.store.connect import connect
+from shale.store.options import StoreOptions
+
+config = {"endpoint": sys.argv[1], "access_key_id": "t", "secret_access_key": "t", "region": "us-east-1"}
+
+def store():
+    return connect("s3://forks", Env.system(), None, StoreOptions(config=config))
+
+def answers(one):
+    return asyncio.run(one.head("db/none")) is None
+
+early = store()
+if sys.argv[2] == "used":
+    assert answers(early)
+pid = os.fork()
+if pid == 0:
+    for one in (early, store()):
+        try:
+            assert answers(one)
+            print("answers", flush=True)
+        except InvalidRequestError as error:
+            print("forked" in str(error), flush=True)
+    os._exit(0)
+os.waitpid(pid, 0)
+assert answers(store())
+"""
+
+
+@pytest.mark.parametrize(("before", "in_child"), [("used", ["True", "True"]), ("unused", ["answers", "answers"])])
+def test_a_fork_of_a_process_that_has_sent_requests_says_so_instead_of_waiting(
+    before: str, in_child: list[str]
+) -> None:
+    with s3_server("forks") as endpoint:
+        result = subprocess.run(
+            [sys.executable, "-c", FORKS, endpoint, before],
+            env={"PYTHONPATH": str(REPOSITORY / "shared")},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert (result.returncode, result.stdout.split()) == (0, in_child), result.stderr

@@ -6,6 +6,7 @@ report an own committed conditional put as a conflict, so ``RetryingStore`` retr
 multipart upload, which cannot conflict, are retried inside obstore.
 """
 
+import os
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ import obstore
 from obstore.exceptions import BaseError, NotModifiedError
 
 from shale.core.bytes_like import BytesLike
-from shale.errors import CorruptionError, NotFoundError, ShaleError
+from shale.errors import CorruptionError, InvalidRequestError, NotFoundError, ShaleError
 from shale.store.adapter_errors import RequestFailed
 from shale.store.cloud_store import client, translate_errors
 from shale.store.cloud_store.values import etag_of, head_of, http_etag, meta_of, mode_of, whole
@@ -37,6 +38,8 @@ from shale.store.thread_pipe import ThreadPipe
 T = TypeVar("T")
 
 _CLOSE_S = 2.0
+_sender_pid = 0
+"""The process whose requests obstore's threads send: they start with the first request and are in no forked process."""
 
 
 class CloudStore:
@@ -218,6 +221,7 @@ class CloudStore:
 
     async def _call(self, op: str, key: str, work: Callable[[], T]) -> T | None:
         """Run one request in a thread; return ``None`` if the object does not exist."""
+        self._require_sender()
         try:
             return await self._hop(work)
         except FileNotFoundError as error:
@@ -228,10 +232,22 @@ class CloudStore:
 
     async def _write(self, op: str, key: str, work: Callable[[], T]) -> T:
         """Run a write in a thread; a missing object means a missing bucket."""
+        self._require_sender()
         try:
             return await self._hop(work)
         except (FileNotFoundError, BaseError, PermissionError, NotImplementedError, ValueError) as error:
             raise translate_errors.translated(error, self._url, op, key) from None  # its text may hold secrets
+
+    def _require_sender(self) -> None:
+        """Check that obstore can send requests: in a forked process they would wait for ever."""
+        global _sender_pid  # noqa: PLW0603 - obstore has one set of threads for the process
+        pid = os.getpid()
+        if _sender_pid not in (0, pid):
+            raise InvalidRequestError(
+                f"{self._url}: this process was forked from one that had sent requests to a cloud store; its threads "
+                'are not here: open databases after the fork only, or start processes with "spawn" or "forkserver"'
+            )
+        _sender_pid = pid
 
     async def _hop(self, work: Callable[[], T]) -> T:
         """Call in a thread.  A cancelled caller returns at once; the request goes on and may succeed."""
