@@ -7,6 +7,7 @@ from tests.soak.checker import change_feed
 from tests.soak.checker.anomaly import Anomaly, Findings
 from tests.soak.checker.change_feed import Change
 from tests.soak.checker.counters import check_counter
+from tests.soak.checker.expiry import check_expiry
 from tests.soak.checker.lists import check_lists
 from tests.soak.checker.registers import check_register
 from tests.soak.checker.sessions import check_sessions
@@ -19,7 +20,12 @@ REGISTERS = frozenset({"register", "once", "lock"})
 
 
 def check_history(
-    history: Path, scratch: Path, *, feed: Path | None = None, say: Callable[[str], None] = print
+    history: Path,
+    scratch: Path,
+    *,
+    feed: Path | None = None,
+    skew_s: float = 0.0,
+    say: Callable[[str], None] = print,
 ) -> Findings:
     """Check the history of a folder, and what a consumer of the change feed recorded.
 
@@ -27,6 +33,7 @@ def check_history(
         history: the folder of the journals.
         scratch: an empty folder for parts of the history.
         feed: the file of the consumer, which has read to the end.
+        skew_s: how far the clock of a daemon may have been from the right time.
         say: takes a line about the progress.
     """
     findings = Findings()
@@ -35,7 +42,7 @@ def check_history(
     rows, last_seq = _changes_by_key(feed, findings) if feed is not None else ({}, 0)
     for number, part in enumerate(parts):
         for name, operations in sorted(journal.load(part).items()):
-            findings.add(check_partition(name, operations, tenures))
+            findings.add(check_partition(name, operations, tenures, skew_s=skew_s))
             if feed is not None and name.split("/", 1)[0] in REGISTERS:
                 findings.add(_check_feed(name, operations, rows.get(name, []), last_seq))
         if number % 8 == 7:
@@ -43,7 +50,7 @@ def check_history(
     return findings
 
 
-def check_partition(name: str, operations: Sequence[Operation], tenures: Tenures) -> Findings:
+def check_partition(name: str, operations: Sequence[Operation], tenures: Tenures, *, skew_s: float = 0.0) -> Findings:
     """Check the operations on one key, or on one group of keys."""
     kind = name.split("/", 1)[0]
     if kind == "list":
@@ -52,6 +59,8 @@ def check_partition(name: str, operations: Sequence[Operation], tenures: Tenures
         return check_states(name, operations, tenures)
     if kind == "counter":
         return check_counter(name, operations, tenures)
+    if kind == "expiring":
+        return check_expiry(name, operations, tenures, skew_s=skew_s)
     if kind in REGISTERS:
         views = views_of(operations, tenures)
         findings = check_register(name, views.durable)

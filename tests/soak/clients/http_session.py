@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from tests.soak.clients.http_requests import HttpRequests, path_of
-from tests.soak.clients.session import ClientSession, Result, Shared
+from tests.soak.clients.session import ClientSession, Result, Shared, wall_ms
 from tests.soak.history.values import elements_in, joined, name_in, padded
 
 SIZES = (50, 400, 3000)
@@ -24,6 +24,8 @@ class HttpWriterSession(ClientSession):
         "read_lists": 6,
         "take_or_release_lock": 5,
         "delete": 5,
+        "write_with_lifetime": 8,
+        "read_with_lifetime": 10,
     }
 
     def __init__(self, shared: Shared, name: str) -> None:
@@ -61,6 +63,25 @@ class HttpWriterSession(ClientSession):
     def read(self) -> Result:
         """Read a register."""
         key = self.register()
+        return self.record("read", key, None, lambda: read_row(self._http, key))
+
+    def write_with_lifetime(self) -> Result:
+        """Write a row that expires, over rows that do or do not."""
+        key, name = self.expiring(), self.next_name()
+        value = padded(name, self.rng.choice(SIZES))
+        if self.rng.random() < 0.3:
+            return self.record("write", key, name, lambda: self._http.ask("PUT", path_of(key), value, {})[0])
+        meaning, when = self.lifetime()
+        if meaning == "for":
+            headers = {"X-Shale-TTL-Ms": str(int(when * 1000))}
+        else:
+            headers = {"X-Shale-Expire-At": str(wall_ms(when))}
+        written = [name, meaning, when]
+        return self.record("write_until", key, written, lambda: self._http.ask("PUT", path_of(key), value, headers)[0])
+
+    def read_with_lifetime(self) -> Result:
+        """Read a row that may have expired; it is shown until a flush or a compaction removes it."""
+        key = self.expiring(is_read=True)
         return self.record("read", key, None, lambda: read_row(self._http, key))
 
     def write_batch(self) -> Result:
@@ -151,7 +172,7 @@ class HttpWriterSession(ClientSession):
 class HttpReaderSession(ClientSession):
     """Reads rows, lists and scans of reader daemons."""
 
-    weights: ClassVar = {"read": 1, "read_lists": 1, "scan": 1}
+    weights: ClassVar = {"read": 1, "read_lists": 1, "scan": 1, "read_with_lifetime": 1}
 
     def __init__(self, shared: Shared, name: str) -> None:
         super().__init__(shared, name, "reader")
@@ -160,6 +181,11 @@ class HttpReaderSession(ClientSession):
     def read(self) -> Result:
         """Read a register."""
         key = self.register()
+        return self.record("read", key, None, lambda: read_row(self._http, key))
+
+    def read_with_lifetime(self) -> Result:
+        """Read a row that may have expired."""
+        key = self.expiring(is_read=True)
         return self.record("read", key, None, lambda: read_row(self._http, key))
 
     def read_lists(self) -> Result:

@@ -8,7 +8,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.soak.clients.session import Address, ClientSession, Result, Shared
+from tests.soak.clients.session import Address, ClientSession, Result, Shared, wall_ms
 from tests.soak.history.operation import Outcome
 from tests.soak.history.values import elements_in, joined, name_in, padded
 
@@ -27,6 +27,8 @@ class RespSession(ClientSession):
         "read": 14,
         "append_to_lists": 14,
         "append_to_one_list": 6,
+        "write_with_lifetime": 8,
+        "read_with_lifetime": 12,
         "take_or_release_lock": 8,
     }
 
@@ -113,6 +115,24 @@ class RespSession(ClientSession):
             self.note("txn", group, list(steps), result, start)
         return result
 
+    def write_with_lifetime(self) -> Result:
+        """Write a row that expires."""
+        key, name = self.expiring(), self.next_name()
+        value = padded(name, 100)
+        meaning, when = self.lifetime()
+        lifetime = {"px": int(when * 1000)} if meaning == "for" else {"pxat": wall_ms(when)}
+        written = [name, meaning, when]
+        return self.record(
+            "write_until", key, written, lambda: self._ask(lambda client: client.set(key, value, **lifetime))
+        )
+
+    def read_with_lifetime(self) -> Result:
+        """Read a row unless it has expired."""
+        key = self.expiring(is_read=True)
+        return self.record(
+            "read_live", key, None, lambda: _named(self._ask(lambda client: client.get(key))), is_dirty=True
+        )
+
     def append_to_one_list(self) -> Result:
         """Append to a list without reading it."""
         key = self.list_keys()[0]
@@ -175,9 +195,9 @@ class RespSession(ClientSession):
 
 
 class RespReaderSession(RespSession):
-    """Reads lists of reader daemons."""
+    """Reads lists and rows with a lifetime of reader daemons."""
 
-    weights: ClassVar = {"read_lists": 1}
+    weights: ClassVar = {"read_lists": 1, "read_with_lifetime": 1}
 
     def __init__(self, shared: Shared, name: str) -> None:
         super().__init__(shared, name, "readers")

@@ -7,14 +7,27 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tests.soak.history.journal import Journal
 from tests.soak.history.operation import Function, Operation, Outcome
 
 GENERATION_S = 15.0
 """Keys of groups, lists and counters change after this time, so that no partition grows without limit."""
-REGISTERS, LOCKS, LISTS, MEMBERS = 24, 3, 4, 8
+REGISTERS, LOCKS, LISTS, MEMBERS, EXPIRING = 24, 3, 4, 8, 4
+LIFETIMES_S = (2.0, 8.0, 20.0, 50.0)
+"""Of rows that expire.  After a step of the clock by 20 seconds, only the longest says when a row must be there."""
+OLD_GENERATIONS = 6
+"""Rows that expire are read for so many generations after the last write."""
+
+
+Lifetime = tuple[Literal["for", "until"], float]
+"""Seconds, or a time of the monotonic clock."""
+
+
+def wall_ms(at: float) -> int:
+    """Convert a time of the monotonic clock to milliseconds since 1970."""
+    return int((time.time() - time.monotonic() + at) * 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +137,16 @@ class ClientSession:
     def register(self) -> str:
         """Draw one of the registers that all clients write."""
         return f"register/{self.rng.randrange(REGISTERS)}"
+
+    def expiring(self, *, is_read: bool = False) -> str:
+        """Draw a key of rows with a lifetime; for reads also one that is written no more."""
+        generation = self.generation() - (self.rng.randrange(OLD_GENERATIONS) if is_read else 0)
+        return f"expiring/{generation}/{self.rng.randrange(EXPIRING)}"
+
+    def lifetime(self) -> Lifetime:
+        """Draw how long a row lives: a duration, or the time at which it expires."""
+        seconds = self.rng.choice(LIFETIMES_S)
+        return ("for", seconds) if self.rng.random() < 0.5 else ("until", time.monotonic() + seconds)
 
     def lock_key(self) -> str:
         """Draw a lock."""

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 Outcome = Literal["ok", "fail", "unknown"]
 """``fail``: it had no effect.  ``unknown``: it may have had one, now or later."""
-Function = Literal["read", "write", "cas", "txn", "add", "batch", "scan"]
+Function = Literal["read", "write", "cas", "txn", "add", "batch", "scan", "write_until", "read_live"]
 NEVER = float("inf")
 FINAL = "final"
 """The session that reads everything after the end of all others."""
@@ -28,9 +28,10 @@ class Operation:
     value: Any
     """What was written or read.
 
-    ``read``, ``write``: the value, or ``None``.  ``cas``: the expected and the new value.  ``add``: the counter after
-    the addition.  ``txn``: steps ``["r", key, elements]`` and ``["append", key, element]``.  ``batch``, ``scan``: a
-    mapping of keys to values.
+    ``read``, ``write``: the value, or ``None``.  ``read_live``: the same, without rows that have expired.
+    ``write_until``: the value, and ``"for"`` and seconds, or ``"until"`` and a time like ``end``.  ``cas``: the
+    expected and the new value.  ``add``: the counter after the addition.  ``txn``: steps ``["r", key, elements]`` and
+    ``["append", key, element]``.  ``batch``, ``scan``: a mapping of keys to values.
     """
     outcome: Outcome
     start: float
@@ -45,7 +46,9 @@ class Operation:
 
     @property
     def new_value(self) -> Any:
-        """Return what a ``write`` or ``cas`` leaves in the register."""
+        """Return what a write leaves in the register."""
+        if self.function == "write_until":
+            return self.value[0]
         return self.value[1] if self.function == "cas" else self.value
 
     def line(self, begin: float) -> str:

@@ -1,7 +1,7 @@
 """The faults of a run, drawn from its seed: what, where, when, for how long."""
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 WRITERS = ("writer-a", "writer-b")
@@ -121,6 +121,11 @@ def draw_faults(seed: int, seconds: float, kinds: Sequence[Kind], *, pause_s: tu
         at_s += rng.uniform(*pause_s)
         waiting = waiting or _shuffled(kinds, rng)
     return found
+
+
+def clock_skew_s(faults: Iterable[Fault]) -> float:
+    """Return how far these faults set the clock of a daemon from the right time, at most."""
+    return max((abs(fault.amount) for fault in faults if fault.kind == "clock-step"), default=0.0)
 
 
 def _shuffled(kinds: Sequence[Kind], rng: random.Random) -> list[Kind]:

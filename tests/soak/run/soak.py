@@ -13,7 +13,7 @@ from tests.soak.checker.verdict import check_history
 from tests.soak.judge import database
 from tests.soak.judge.exits import unexplained
 from tests.soak.judge.logs import complaints
-from tests.soak.plan.faults import DAEMONS, KINDS, Fault, draw_faults, possible_kinds
+from tests.soak.plan.faults import DAEMONS, KINDS, Fault, clock_skew_s, draw_faults, possible_kinds
 from tests.soak.plan.options import Options
 from tests.soak.report.result import Result, Verdict
 from tests.soak.run.site import Site
@@ -174,7 +174,13 @@ class Soak:
     def _check_history(self) -> Findings:
         feeds = list(self.site.history.glob(f"*{SUFFIX}"))
         say("checking the history")
-        return check_history(self.site.history, self.site.folder / "parts", feed=feeds[0] if feeds else None, say=say)
+        return check_history(
+            self.site.history,
+            self.site.folder / "parts",
+            feed=feeds[0] if feeds else None,
+            skew_s=clock_skew_s(self.faults),
+            say=say,
+        )
 
     def _result(self, verdicts: list[Verdict], rows: int, findings: Findings) -> Result:
         anomalies = [f"{each.kind}: {each.where}: {each.text}" for each in findings.anomalies]

@@ -12,7 +12,7 @@ from tests.soak.__main__ import parse
 from tests.soak.judge.exits import unexplained
 from tests.soak.judge.logs import complaints
 from tests.soak.judge.memory import MemorySamples, resident_bytes
-from tests.soak.plan.faults import DAEMONS, KINDS, Fault, draw_faults, possible_kinds
+from tests.soak.plan.faults import DAEMONS, KINDS, Fault, clock_skew_s, draw_faults, possible_kinds
 from tests.soak.proxy.rules import Rules
 from tests.soak.run.events import Events
 from tests.soak.run.injector import other_side
@@ -46,6 +46,12 @@ def test_what_a_machine_does_not_allow_is_left_out() -> None:
     assert "reader-b" not in possible_kinds(["kill"], set(), absent={"reader-b"})[0].targets
     with pytest.raises(ValueError, match="there is no kil; the kinds are kill"):
         possible_kinds(["kil"], EVERYTHING)
+
+
+def test_how_far_clocks_are_set() -> None:
+    steps = [Fault(number, "clock-step", "gc", 1.0, 1.0, amount) for number, amount in enumerate((3.0, -7.5, 2.0))]
+    assert clock_skew_s([*steps, Fault(9, "store-errors", "store", 1.0, 1.0, 40.0)]) == 7.5
+    assert clock_skew_s([]) == 0
 
 
 @pytest.mark.parametrize(
