@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.paths import REPOSITORY
 from tests.soak.plan.faults import KINDS
-from tests.soak.plan.options import Options, names_in
+from tests.soak.plan.options import MEMORY_LIMIT_BYTES, Options, names_in
 from tests.soak.report.html import render
 from tests.soak.run.soak import Soak, say, scratch_folder
 
@@ -24,7 +24,14 @@ def parse(words: list[str] | None = None) -> tuple[Options, bool]:
     parser.add_argument("--seed", type=int, help="draws faults and operations; default: a new one")
     parser.add_argument("--faults", help=f"comma-separated: all, none, {', '.join(KINDS)}")
     parser.add_argument("--previous", help="the commit of the other version; default: the newest tag, or HEAD~50")
-    parser.add_argument("--memory-limit", type=int, default=512, metavar="MIB", help="of each daemon; default: 512")
+    parser.add_argument(
+        "--memory-limit", type=int, default=MEMORY_LIMIT_BYTES >> 20, metavar="MIB", help="of each daemon"
+    )
+    parser.add_argument(
+        "--memory-groups",
+        action="store_true",
+        help="the kernel enforces that limit by control groups, which needs root",
+    )
     parser.add_argument("--report", type=Path, help="the HTML file; a JSON file is written beside it")
     parser.add_argument("--folder", type=Path, default=REPOSITORY / ".shale" / "soak", help="for logs and histories")
     parser.add_argument("--small", action="store_true", help="fewer processes, one address, no need to be root")
@@ -43,6 +50,7 @@ def parse(words: list[str] | None = None) -> tuple[Options, bool]:
         faults=names_in(chosen.faults),
         previous=chosen.previous,
         memory_limit_bytes=chosen.memory_limit << 20,
+        has_memory_groups=chosen.memory_groups,
         is_small=chosen.small,
         **({"pause_s": SMALL_PAUSE_S} if chosen.small else {}),
     )

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+MEMORY_LIMIT_BYTES = 512 << 20
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
@@ -15,7 +17,9 @@ class Options:
     faults: tuple[str, ...] | None = None
     """The kinds to draw from; ``None``: all that the machine allows."""
     previous: str | None = None
-    memory_limit_bytes: int = 512 << 20
+    memory_limit_bytes: int = MEMORY_LIMIT_BYTES
+    has_memory_groups: bool = False
+    """Whether the kernel enforces the memory limit, by a control group for each daemon."""
     is_small: bool = False
     """Fewer processes and clients, no namespaces, and the S3 server of the tests."""
     pause_s: tuple[float, float] = (3.0, 9.0)
@@ -25,6 +29,9 @@ class Options:
         words = [f"python -m tests.soak --minutes {self.seconds / 60:g} --seed {seed}"]
         words += [f"--faults {','.join(self.faults)}"] if self.faults is not None else []
         words += [f"--previous {self.previous}"] if self.previous else []
+        if self.memory_limit_bytes != MEMORY_LIMIT_BYTES:
+            words += [f"--memory-limit {self.memory_limit_bytes >> 20}"]
+        words += ["--memory-groups"] if self.has_memory_groups else []
         words += ["--small"] if self.is_small else []
         return " ".join(words)
 

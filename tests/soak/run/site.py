@@ -17,6 +17,7 @@ from tests.soak.run.events import Events
 from tests.soak.run.injector import Injector
 from tests.soak.stack.daemons import MERGE_OPERATOR, TOKEN, Daemons
 from tests.soak.stack.leftovers import Leftovers, end_leftovers
+from tests.soak.stack.memory_groups import MemoryGroups
 from tests.soak.stack.network import Loopback, Namespaces, Network, can_make_namespaces
 from tests.soak.stack.previous import check_out, default_previous
 from tests.soak.stack.processes import PREVIOUS, Command, Supervisor
@@ -52,14 +53,18 @@ class Site:
         self.memory = MemorySamples(options.memory_limit_bytes)
         self.store = Store(self.folder, self.network, self.supervisor, is_small=options.is_small, seed=options.seed)
         versions = {} if self.previous is None else {PREVIOUS: self.previous[1]}
-        self.daemons = Daemons(self.folder, self.network, self.store.environment, versions=versions)
+        self.daemon_nodes = tuple(name for name in DAEMONS if not options.is_small or name != READERS[1])
+        self.groups: MemoryGroups | None = None
+        if options.has_memory_groups:
+            self.groups = MemoryGroups(self.daemon_nodes, options.memory_limit_bytes, self._leftovers)
+        prefixes = {} if self.groups is None else self.groups.prefixes
+        self.daemons = Daemons(self.folder, self.network, self.store.environment, versions=versions, prefixes=prefixes)
         self.daemons.memory_limit = _memory_limit(options)
         self._config = self.folder / "clients.json"
         self.injector = Injector(
             self.supervisor, self.daemons, self.store, self.network, self.events, self._wheel_command
         )
         self.client_roles = SMALL_ROLES if options.is_small else ROLES
-        self.daemon_nodes = tuple(name for name in DAEMONS if not options.is_small or name != READERS[1])
 
     def _check_out_previous(self) -> tuple[str, str] | None:
         """Return the earlier commit and its ``PYTHONPATH``."""
@@ -162,6 +167,8 @@ class Site:
     def close(self) -> None:
         """End everything that still runs, and remove network and mounts."""
         self.supervisor.close()
+        if self.groups is not None:
+            self.groups.close()
         self._leftovers.clear()
         self.network.close()
 

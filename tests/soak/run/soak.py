@@ -145,6 +145,10 @@ class Soak:
         above = self.site.memory.above_limit(judged)
         peak = max(self.site.memory.peaks.values(), default=0) >> 20
         verdicts.append(_verdict("no daemon above its memory limit", above, f"highest {peak} MiB"))
+        if self.site.groups is not None:
+            groups = self.site.groups.memory()
+            killed = [str(each) for each in groups if each.kills]
+            verdicts.append(_verdict("the kernel killed no daemon at its limit", killed, ", ".join(map(str, groups))))
         return verdicts, int(said["rows"])
 
     def _read_everything(self) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,13 @@ class Daemons:
     """Makes the commands of daemons; every instance has ports of its own, so an address names an instance."""
 
     def __init__(
-        self, folder: Path, network: Network, environment: dict[str, str], *, versions: dict[str, str]
+        self,
+        folder: Path,
+        network: Network,
+        environment: dict[str, str],
+        *,
+        versions: dict[str, str],
+        prefixes: Mapping[str, Sequence[str]],
     ) -> None:
         """Prepare all daemons.
 
@@ -83,7 +90,9 @@ class Daemons:
             network: where they run.
             environment: how they reach the store.
             versions: the ``PYTHONPATH`` of each version.
+            prefixes: for some nodes, a command that starts another one in the same process.
         """
+        self._prefixes = prefixes
         self._network = network
         self._environment = environment
         self._versions = {CURRENT: PYTHONPATH, **versions}
@@ -150,7 +159,8 @@ class Daemons:
             environment["SHALE_MEMORY__LIMIT"] = self.memory_limit
         if node not in (*WRITERS, *READERS):
             del environment["SHALE_HTTP__BEARER_TOKEN"]
-        return Command(instance, self._network.inside(node, words), environment, self.version(node))
+        words = [*self._prefixes.get(node, ()), *self._network.inside(node, words)]
+        return Command(instance, words, environment, self.version(node))
 
     def _publish(self, node: str, instance: str, http: str, resp: str) -> None:
         """Tell clients where an instance listens."""

@@ -1,20 +1,24 @@
-"""What a run has started and mounted, in a file, so that the next run can end it after a crash."""
+"""What a run has started, mounted and made elsewhere, in a file, so that the next run can end it after a crash."""
 
 import contextlib
 import json
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
+
+LEAVE_S = 5.0
 
 
 class Leftovers:
-    """Processes by id and time of start, and mounts."""
+    """Processes by id and time of start, mounts, and directories."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._processes: dict[int, str] = {}
         self._mounts: list[str] = []
+        self._folders: list[str] = []
         self._owner = (os.getpid(), _start_time(os.getpid()))
 
     def started(self, pid: int) -> None:
@@ -32,9 +36,20 @@ class Leftovers:
         self._mounts.append(str(folder))
         self._write()
 
+    def made_folder(self, folder: Path) -> None:
+        """Note a directory that is empty once all processes have ended: a control group."""
+        self._folders.append(str(folder))
+        self._write()
+
     def _write(self) -> None:
         fresh = self._file.with_suffix(".new")
-        fresh.write_text(json.dumps({"owner": self._owner, "processes": self._processes, "mounts": self._mounts}))
+        content = {
+            "owner": self._owner,
+            "processes": self._processes,
+            "mounts": self._mounts,
+            "folders": self._folders,
+        }
+        fresh.write_text(json.dumps(content))
         fresh.replace(self._file)
 
     def clear(self) -> None:
@@ -46,7 +61,9 @@ class Leftovers:
 
 
 def end_leftovers(file: Path) -> None:
-    """End the processes of a run that crashed, and remove its mounts; a reused process id is left alone.
+    """End the processes of a run that crashed, and remove its mounts and directories.
+
+    A process id that was used again is left alone.
 
     Raises:
         RuntimeError: that run has not ended.
@@ -63,7 +80,25 @@ def end_leftovers(file: Path) -> None:
                 os.kill(int(pid), signal.SIGKILL)
     for folder in reversed(left["mounts"]):
         subprocess.run(["umount", "-l", folder], check=False, capture_output=True)
+    for folder in left.get("folders", ()):
+        remove_empty(Path(folder))
     file.unlink()
+
+
+def remove_empty(folder: Path) -> None:
+    """Remove a directory, also if a process in it is still ending; leave one that others use."""
+    deadline = time.monotonic() + LEAVE_S
+    while True:
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.1)
+        else:
+            return
 
 
 def _start_time(pid: int) -> str:

@@ -70,6 +70,9 @@ def test_from_which_node_a_partition_cuts(kind: str, target: str, other: str) ->
 def test_the_command_that_repeats_a_run() -> None:
     options, _ = parse(["--hours", "0.5", "--seed", "9", "--faults", "kill,freeze", "--small"])
     assert options.command(9) == "python -m tests.soak --minutes 30 --seed 9 --faults kill,freeze --small"
+    options, _ = parse(["--minutes", "1", "--seed", "9", "--memory-limit", "300", "--memory-groups"])
+    assert options.memory_limit_bytes == 300 << 20
+    assert options.command(9) == "python -m tests.soak --minutes 1 --seed 9 --memory-limit 300 --memory-groups"
     options, _ = parse(["--minutes", "2", "--faults", "none"])
     assert options.faults == ()
 

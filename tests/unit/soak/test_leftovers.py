@@ -40,3 +40,17 @@ def test_a_run_that_has_not_ended_is_left_alone(tmp_path: Path) -> None:
             end_leftovers(state)
         assert running.poll() is None
         running.kill()
+
+
+def test_the_directories_of_a_crashed_run_are_removed_if_they_are_empty(tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    leftovers = Leftovers(state)
+    for name in ("made", "removed"):
+        (tmp_path / name).mkdir()
+        leftovers.made_folder(tmp_path / name)
+    (tmp_path / "removed").rmdir()
+    written = json.loads(state.read_text())
+    written["owner"] = [os.getpid(), "another time of start"]
+    state.write_text(json.dumps(written))
+    end_leftovers(state)
+    assert list(tmp_path.iterdir()) == []
