@@ -129,3 +129,162 @@ def test_an_idle_snapshot_or_transaction_pins_no_memtable(kind: str) -> None:
             await resting.close()
 
     anyio.run(run)
+
+
+def table_of(*writes: tuple[bytes, int]) -> Memtable:
+    table = Memtable()
+    for key, seq in writes:
+        table.append(Entry(key, b"value", seq, FLAG_CREATE_TS, seq))
+    return table
+
+
+async def flush(history: CommitHistory, *tables: Memtable) -> None:
+    """Make the next table active, then flush these."""
+    for table in tables:
+        table.adopt(table.freeze())
+    await history.flushed(tables, ENV)
+
+
+def test_a_window_sees_only_later_writes_in_its_own_and_later_tables() -> None:
+    async def run() -> None:
+        first, second = table_of((b"a", 1), (b"b", 2)), table_of((b"c", 3))
+        history = CommitHistory(first, 1 << 20)
+        early = history.begin(1)
+        history.set_active(second)
+        late = history.begin(3)
+        second.append(Entry(b"a", b"", 4, FLAG_CREATE_TS, 4))
+        for flushed in (False, True):
+            if flushed:
+                history.set_active(Memtable())
+                await flush(history, first, second)
+                assert history.size_bytes == 3 * 17
+            seen = {key: (early.wrote_any([key]), late.wrote_any([key])) for key in (b"a", b"b", b"c", b"d")}
+            assert seen == {b"a": (True, True), b"b": (True, False), b"c": (True, False), b"d": (False, False)}
+            ranges = [KeyRange.half_open(key, key + b"\0") for key in (b"a", b"b", b"c", b"d")]
+            assert [early.wrote_in([each]) for each in ranges] == [True, True, True, False]
+            assert [late.wrote_in([each]) for each in ranges] == [True, False, False, False]
+            assert early.wrote_any([b"d", b"b"])
+            assert early.wrote_in([ranges[3], ranges[1]])
+            assert not early.wrote_any([])
+            assert not early.wrote_in([])
+        late.close()
+        late.close()
+        history.forget()
+        assert history.size_bytes == 3 * 17
+        early.close()
+        history.forget()
+        assert history.size_bytes == 0
+
+    anyio.run(run)
+
+
+def test_hidden_writes_of_one_key_do_not_hide_its_other_writes() -> None:
+    async def run() -> None:
+        table = table_of()
+        history = CommitHistory(table, 1 << 20)
+        window = history.begin(0)
+        for seq, is_hidden, wrote in ((1, True, False), (2, False, True), (3, True, True)):
+            table.append(Entry(b"k", b"", seq, FLAG_CREATE_TS, seq))
+            if is_hidden:
+                history.hide([b"k"], seq)
+            assert window.wrote_any([b"k"]) is wrote
+            assert window.wrote_in([KeyRange()]) is wrote
+        later = history.begin(2)
+        assert not later.wrote_any([b"k"])
+        assert not later.wrote_in([KeyRange()])
+        history.set_active(Memtable())
+        await flush(history, table)
+        assert (window.wrote_any([b"k"]), later.wrote_any([b"k"])) == (True, False)
+        assert history.size_bytes == 17
+
+    anyio.run(run)
+
+
+def test_nothing_is_kept_without_a_window() -> None:
+    async def run() -> None:
+        table = table_of((b"a", 1))
+        history = CommitHistory(table, 1 << 20)
+        history.hide([b"a"], 1)
+        later = Memtable()
+        history.set_active(later)
+        await flush(history, table)
+        assert history.size_bytes == 0
+        window = history.begin(1)
+        later.append(Entry(b"a", b"", 2, FLAG_CREATE_TS, 2))
+        assert window.wrote_any([b"a"])
+        del window
+        history.set_active(Memtable())
+        await flush(history, later)
+        assert history.size_bytes == 0, "a window that is dropped has ended"
+
+    anyio.run(run)
+
+
+def test_a_table_from_before_the_oldest_window_is_not_kept() -> None:
+    async def run() -> None:
+        tables = [table_of((b"a", 1)), table_of((b"b", 2)), table_of((b"c", 3))]
+        history = CommitHistory(tables[0], 1 << 20)
+        first = history.begin(0)
+        history.set_active(tables[1])
+        second = history.begin(1)
+        history.set_active(tables[2])
+        first.close()
+        await flush(history, tables[0])
+        assert history.size_bytes == 0
+        history.set_active(Memtable())
+        await flush(history, tables[1])
+        assert history.size_bytes == 17
+        third = history.begin(2)
+        second.close()
+        history.forget()
+        assert history.size_bytes == 0, "all of the part was written before the window began"
+        await flush(history, tables[2])
+        assert (history.size_bytes, third.wrote_any([b"c"])) == (0, False)
+
+    anyio.run(run)
+
+
+@pytest.mark.parametrize(("limit_bytes", "lost"), [(17 * 4, 0), (17 * 4 - 1, 1), (17 * 2, 2), (16, 4), (0, 4)])
+def test_windows_overflow_oldest_first_once_the_keys_are_beyond_the_limit(
+    limit_bytes: int, lost: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Window ``n`` began after write ``n``; four writes follow the first one."""
+
+    async def run() -> None:
+        table = Memtable()
+        history, windows = CommitHistory(table, limit_bytes), []
+        for seq in range(4):
+            windows.append(history.begin(seq))
+            table.append(Entry(b"%d" % seq, b"", seq + 1, FLAG_CREATE_TS, seq))
+        history.set_active(Memtable())
+        await flush(history, table)
+        assert [window.has_overflowed for window in windows] == [number < lost for number in range(4)]
+        assert history.size_bytes == 17 * (4 - lost)
+        for number, window in enumerate(windows[lost:], lost):
+            assert [window.wrote_any([b"%d" % key]) for key in range(4)] == [key >= number for key in range(4)]
+        assert caplog.text.count("history") == (1 if lost else 0)
+        for window in windows:
+            window.close()
+
+    anyio.run(run)
+
+
+def test_parts_are_merged_so_that_few_are_left_and_no_key_is_kept_twice() -> None:
+    async def run() -> None:
+        history = CommitHistory(first := Memtable(), 1 << 20)
+        window, table, seq = history.begin(0), first, 0
+        sizes = []
+        for keys in (8, 3, 1, 1, 2, 1, 16):
+            for key in range(keys):
+                seq += 1
+                table.append(Entry(b"%02d" % key, b"", seq, FLAG_CREATE_TS, seq))
+            following = Memtable()
+            history.set_active(following)
+            await flush(history, table)
+            table = following
+            sizes.append(history.size_bytes // 18)
+            assert window.wrote_any([b"00"])
+        # 8 | 8 3 | 8 3 1 | 8 3 1, merged | 8 3, merged | 8 3 1 | all
+        assert sizes == [8, 11, 12, 12, 11, 12, 16]
+
+    anyio.run(run)

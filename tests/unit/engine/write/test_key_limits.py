@@ -4,6 +4,7 @@ import anyio
 import pytest
 
 import shale
+from shale.engine.write.key_limits import require_all_inside, require_overlap, require_some_inside
 from shale.errors import InvalidRequestError
 from shale.store.memory import MemoryStore
 from shale.types import KeyRange
@@ -71,3 +72,53 @@ def test_a_reader_keeps_to_its_range() -> None:
             await snapshot.close()
 
     anyio.run(main)
+
+
+@pytest.mark.parametrize(
+    ("keys", "all_inside", "some_inside"),
+    [
+        ([], True, True),
+        ([b"b"], True, True),
+        ([b"b", b"c\xff"], True, True),
+        ([b"a"], False, False),
+        ([b"d"], False, False),
+        ([b"c", b"a"], False, True),
+        ([b"a", b"c"], False, True),
+        ([b"a", b"d", b"e"], False, False),
+    ],
+)
+def test_which_keys_are_refused(keys: list[bytes], *, all_inside: bool, some_inside: bool) -> None:
+    for require, is_allowed in ((require_all_inside, all_inside), (require_some_inside, some_inside)):
+        if is_allowed:
+            require(LIMITS, keys)
+        else:
+            with pytest.raises(InvalidRequestError, match="lies outside"):
+                require(LIMITS, keys)
+
+
+def test_a_long_key_is_shown_in_part() -> None:
+    for require in (require_all_inside, require_some_inside):
+        with pytest.raises(InvalidRequestError, match=r"key b'a{64}' lies"):
+            require(LIMITS, [b"a" * 65])
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "is_allowed"),
+    [
+        (None, None, True),
+        (None, b"b", False),
+        (None, b"b\0", True),
+        (b"d", None, False),
+        (b"c\xff", b"z", True),
+        (b"x", b"x", True),
+        (b"x", b"y", False),
+    ],
+)
+def test_which_scans_are_refused(start: bytes | None, end: bytes | None, *, is_allowed: bool) -> None:
+    """A scan of no keys is allowed everywhere."""
+    keys = KeyRange.half_open(start, end)
+    if is_allowed:
+        require_overlap(LIMITS, keys)
+    else:
+        with pytest.raises(InvalidRequestError, match="the scan lies outside"):
+            require_overlap(LIMITS, keys)

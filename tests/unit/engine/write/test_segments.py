@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import shale
 from shale.engine.memtable.sorted_part import SortedPart
-from shale.engine.write.segments import SegmentRouter, require_no_nesting, segments_in
+from shale.engine.write.segments import SegmentRouter, require_no_nesting, segment_of, segments_in
 from shale.errors import (
     EmptySegmentPrefix,
     InvalidRequestError,
@@ -119,6 +119,86 @@ def test_a_refused_batch_leaves_no_trace_in_the_router() -> None:
     router.admit_all([b"old", b"abc", b"k"])
     assert router.take() == (b"abc", b"k", b"old")
     assert router.take() == ()
+
+
+def test_the_router_knows_the_segments_of_memory_and_of_the_manifest() -> None:
+    touched: list[int] = []
+    router = SegmentRouter(UpTo(), lambda: [[b"m/", b"z/"], [b"b/"]], lambda: touched.append(1))
+    assert router.known == [b"b/", b"m/", b"z/"]
+    for key, changes in ((b"k/1", 1), (b"k/2", 1), (b"m/1", 2), (b"a/1", 3), (b"m/2", 3)):
+        router.admit(key)
+        assert len(touched) == changes
+    for prefixes, changes in (([], 3), ([b"a/", b"m/"], 3), ([b"b/", b"c/", b"a/"], 4), ([b"c/"], 4)):
+        router.admit_all(prefixes)
+        assert len(touched) == changes
+    assert router.known == [b"a/", b"b/", b"c/", b"k/", b"m/", b"z/"]
+    assert router.segments_of([b"k/1", b"q/", b"k/2"]) == {b"k/", b"q/"}
+    assert router.take() == (b"a/", b"b/", b"c/", b"k/", b"m/")
+    router.restore([b"y/", b"x/"])
+    router.admit(b"x/1")
+    assert router.take() == (b"x/", b"y/")
+    assert len(touched) == 4
+
+
+@pytest.mark.parametrize(
+    ("touched", "older", "prefix", "is_refused"),
+    [
+        pytest.param([b"ab"], [], b"ab", False, id="the same in the table"),
+        pytest.param([b"ab"], [], b"abc", True, id="below one in the table"),
+        pytest.param([b"ab"], [], b"a", True, id="above one in the table"),
+        pytest.param([], [[b"ab"]], b"ab", False, id="the same in an older one"),
+        pytest.param([], [[b"x"], [b"ab"]], b"abc", True, id="below one in the second older one"),
+        pytest.param([], [[b"x"], [b"ab"]], b"a", True, id="above one in the second older one"),
+        pytest.param([b"aa", b"b"], [[b"ac"]], b"ab", False, id="between"),
+    ],
+)
+def test_a_prefix_is_compared_with_all_others(
+    touched: list[bytes], older: list[list[bytes]], prefix: bytes, *, is_refused: bool
+) -> None:
+    def routers() -> list[SegmentRouter]:
+        made = [SegmentRouter(FixedPrefix("f", len(prefix)), lambda: older) for _ in range(2)]
+        for each in made:
+            each.restore(touched)
+        return made
+
+    for router, admit in zip(
+        routers(), (lambda each: each.admit(prefix), lambda each: each.admit_all([prefix])), strict=True
+    ):
+        if is_refused:
+            with pytest.raises(InvalidSegmentPrefix, match="nests with the segment"):
+                admit(router)
+            assert router.take() == tuple(touched)
+        else:
+            admit(router)
+            assert router.take() == tuple(sorted({*touched, prefix}))
+
+
+def test_a_key_is_its_own_segment_and_no_longer_one() -> None:
+    extractor = Lengths()
+    assert segment_of(extractor, b"ab3") == b"ab3"
+    assert segment_of(extractor, b"ab1") == b"a"
+    with pytest.raises(EmptySegmentPrefix, match="gives no prefix for the key 'ab0'"):
+        segment_of(extractor, b"ab0")
+    for key in (b"ab4", b"ab/"):
+        with pytest.raises(InvalidRequestError, match=rf"gives the length {key[-1] - 48} for a key of 3 bytes"):
+            segment_of(extractor, key)
+
+
+def test_a_long_key_is_shown_in_part() -> None:
+    for length, shown in ((40, r"'x{40}'$"), (41, r"'x{40}'… \(41 bytes\)$")):
+        with pytest.raises(EmptySegmentPrefix, match=shown):
+            segment_of(UpTo(), b"x" * length)
+
+
+@pytest.mark.parametrize("built_in", [True, False])
+def test_the_segments_of_columns(built_in: bool) -> None:
+    """A user's extractor is asked for each row: its segments need not be ranges of keys."""
+    extractor = FixedPrefix("first", 1) if built_in else Lengths()
+    router = SegmentRouter(extractor, list)
+    keys = [b"a1", b"a2", b"b1", b"bc1", b"d2"]
+    part = SortedPart(rows_from_entries([Entry(key, b"", 1, FLAG_CREATE_TS, 0) for key in keys]))
+    expected = [b"a", b"b", b"d"] if built_in else [b"a", b"a2", b"b", b"d2"]
+    assert router.segments_of_columns(part) == expected
 
 
 def test_each_segment_becomes_a_tree_and_all_of_a_flush_come_with_one_version() -> None:
