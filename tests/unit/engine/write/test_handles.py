@@ -76,9 +76,7 @@ def test_a_context_that_is_used_otherwise_says_how_to_use_it() -> None:
 
         with pytest.raises(WrongType, match=r"write `async with db.batch\(\) as batch:`, or use db.new_batch"):
             await context()
-        with pytest.raises(
-            NotOpen, match=r"db.batch\(\) is not open yet.*: write `async with db.batch\(\) as batch:`$"
-        ):
+        with pytest.raises(NotOpen, match=r"is not open yet.*: write `async with db.batch\(\) as batch:`$"):
             _ = context().put
         async with context():
             pass
