@@ -24,7 +24,7 @@ from shale.telemetry.metrics import Metrics
 from shale.testing.faults import Fault
 from shale.testing.faulty_store import FaultyStore, Rule
 from shale.types import Checkpoint, Epoch, Manifest, ManifestId, RunId, Seq, SortedRun, Tree, WalId
-from tests.unit.engine.write.manifest_history import CLOSED, LIVE, pin, sign, stored_history
+from tests.unit.engine.write.takeover.manifest_history import CLOSED, LIVE, pin, sign, stored_history
 
 ENV = Env.system()
 LOST = {"times": 1, "op": "put", "key_contains": "/manifest/", "fault": Fault.AFTER}

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +12,7 @@ import pytest
 
 import shale
 from shale.engine.write.claim import ClaimedDatabase, ClaimOptions, claim_database
+from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import CorruptionError, FencedError, InvalidDbState, InvalidRequestError
 from shale.format.manifest import encode_manifest
 from shale.format.names import manifest_key, visible_range_key, wal_key
@@ -20,14 +22,34 @@ from shale.protocol.manifest_store import ManifestStore, StoredManifest
 from shale.protocol.versioned import Versioned
 from shale.protocol.visible_range import encode_visible_range
 from shale.protocol.wal_store import WalStore
+from shale.sst.wal_builder import build_wal_sst
 from shale.store.memory import MemoryStore
 from shale.store.port import GetResult, ObjectMeta
 from shale.telemetry.metrics import Metrics
-from shale.types import Checkpoint, Epoch, ExclusiveModes, ExternalDb, KeyRange, Manifest, ManifestId, WalId
-from tests.unit.engine.wal.test_replay import ENV, commit, wal_file
-from tests.unit.engine.write.manifest_history import sign
+from shale.types import (
+    FLAG_CREATE_TS,
+    Checkpoint,
+    Compression,
+    Entry,
+    Epoch,
+    ExclusiveModes,
+    ExternalDb,
+    KeyRange,
+    Manifest,
+    ManifestId,
+    WalId,
+)
+from tests.unit.engine.write.takeover.manifest_history import sign
 
-FILES = {wal_id: wal_file(commit(wal_id, b"%d" % wal_id)) for wal_id in range(1, 6)}
+ENV = Env(SystemClock(), Random(1), InlineCpu())
+
+
+def rows_of_file(wal_id: int) -> Rows:
+    """Return the rows of a WAL file: one, whose sequence number is that of the file."""
+    return rows_from_entries([Entry(b"k", b"v", wal_id, FLAG_CREATE_TS, wal_id)])
+
+
+FILES = {wal_id: build_wal_sst(rows_of_file(wal_id), Compression.NONE) for wal_id in range(1, 6)}
 
 
 class WatchedStore(MemoryStore):
@@ -153,7 +175,7 @@ def test_two_processes_that_create_a_database_open_the_same_one() -> None:
 def test_rows_that_are_known_are_not_read_again(known: list[int], asked: set[int]) -> None:
     async def scenario(store: WatchedStore) -> None:
         await made(store, Manifest(replay_after_wal_id=WalId(1), next_wal_sst_id=WalId(3)))
-        rows = {wal_id: rows_from_entries(commit(wal_id, b"%d" % wal_id)) for wal_id in known}
+        rows = {wal_id: rows_of_file(wal_id) for wal_id in known}
         store.asked.clear()
         claimed = await claim(store, wal_rows=rows)
         assert claimed.fence_id == 6

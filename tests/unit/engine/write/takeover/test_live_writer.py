@@ -19,7 +19,7 @@ from shale.store.port import GetResult, ObjectMeta
 from shale.types import Manifest, Seq, WalId
 from shale.types.writer_sign import WriterPresence, writer_status
 from tests.clocks import FixedClock
-from tests.unit.engine.write.manifest_history import CLOSED, LIVE, sign, stored_history
+from tests.unit.engine.write.takeover.manifest_history import CLOSED, LIVE, sign, stored_history
 
 SIGNED = replace(LIVE, checkpoints=(sign(4, expire_s=10_001),))
 SILENT = replace(LIVE, checkpoints=(sign(4, expire_s=10_000),))
