@@ -43,7 +43,7 @@ spec:
   type: {{ $service.type }}
   selector: {{- .serviceSelector | nindent 4 }}
   ports:
-    - {name: http, port: {{ $service.port }}, targetPort: http}
+    - {name: http, port: {{ $service.port }}, targetPort: http{{ if include "shale.hasTls" .root }}, appProtocol: https{{ end }}}
     {{- if .values.resp.enabled }}
     - {name: resp, port: {{ .values.resp.port }}, targetPort: resp}
     {{- end }}

@@ -6,7 +6,9 @@ ports, no settings of a daemon), configFile, and before: container (its name) an
 {{- $root := .root }}
 {{- $values := .values }}
 {{- $sources := include "shale.secretSources" . }}
-{{- $encrypted := include "shale.readsRows" . -}}
+{{- $encrypted := include "shale.readsRows" . }}
+{{- $certificates := "" }}
+{{- if not .isCommand }}{{ $certificates = include "shale.tlsSources" (dict "root" $root "own" true "ca" true "clients" true) }}{{ end -}}
 metadata:
   labels:
     {{- include "shale.selector" . | nindent 4 }}
@@ -71,6 +73,11 @@ spec:
     - {name: encryption, secret: {secretName: {{ .existingSecret }}, items: [{key: {{ .secretKey }}, path: keys}]}}
     {{- end }}
     {{- end }}
+    {{- with $certificates }}
+    - name: tls
+      projected:
+        sources: {{- . | nindent 10 }}
+    {{- end }}
     {{- with $values.extraVolumes }}{{ toYaml . | nindent 4 }}{{ end }}
 {{- end }}
 
@@ -94,6 +101,7 @@ spec:
     - {name: SHALE_AUTH__INSECURE, value: "true"}
     {{- end }}
     - {name: SHALE_SHUTDOWN__DEADLINE, value: {{ printf "%ds" (sub (int $values.terminationGracePeriodSeconds) 10) | quote }}}
+    {{- with include "shale.tlsVariables" $root | trim }}{{ . | nindent 4 }}{{ end }}
     {{- end }}
     {{- with .env }}{{ toYaml . | nindent 4 }}{{ end }}
     {{- with $values.extraEnv }}{{ toYaml . | nindent 4 }}{{ end }}
@@ -110,7 +118,7 @@ spec:
   {{- if not .isJob }}
   {{- range $kind, $probe := $values.probes }}
   {{- with $probe }}
-  {{ $kind }}Probe: {{- toYaml . | nindent 4 }}
+  {{ $kind }}Probe: {{- include "shale.probe" (dict "root" $root "probe" .) | nindent 4 }}
   {{- end }}
   {{- end }}
   {{- with $values.lifecycle }}
@@ -128,6 +136,9 @@ spec:
     {{- end }}
     {{- if $encrypted }}
     - {name: encryption, mountPath: /etc/shale/encryption, readOnly: true}
+    {{- end }}
+    {{- if and (include "shale.hasTls" $root) (not .isCommand) }}
+    - {name: tls, mountPath: /etc/shale/tls, readOnly: true}
     {{- end }}
     {{- with $values.extraVolumeMounts }}{{ toYaml . | nindent 4 }}{{ end }}
 {{- end }}

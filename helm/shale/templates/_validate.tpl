@@ -48,6 +48,7 @@
 {{- end }}
 {{- end }}
 {{- end }}
+{{- include "shale.validateTls" . }}
 {{- include "shale.validateRoutes" . }}
 {{- $identities := list "eks.amazonaws.com/role-arn" "iam.gke.io/gcp-service-account" "azure.workload.identity/client-id" }}
 {{- $all := dict "root" . }}

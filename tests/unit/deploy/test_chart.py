@@ -335,7 +335,7 @@ def test_the_first_command_has_the_token_that_the_port_wants(values: str, key: s
 
 def test_pages_of_values_are_complete() -> None:
     """Each of these files is one way to install the chart; they are more than an overlay."""
-    assert set(VALUES) == {"minimal", "full", "multi-database", "s3-endpoint", "azure", "openshift"}
+    assert set(VALUES) == {"minimal", "full", "multi-database", "s3-endpoint", "azure", "openshift", "tls"}
     for file in VALUES.values():
         values = yaml.safe_load(file.read_text())
         assert values["image"]["repository"]

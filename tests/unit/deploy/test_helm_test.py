@@ -1,5 +1,6 @@
 """``helm test`` writes, reads and deletes a row through the Service of each writer."""
 
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,11 +12,13 @@ from typing import Any
 
 import pytest
 
+from tests.certificates import Authority
+
 from .chart import MINIMAL, container, of_kind, render
 
 
 @contextmanager
-def server(status: int, token: str = "", *, forgets: bool = False) -> Iterator[int]:
+def server(status: int, token: str = "", *, forgets: bool = False, tls: ssl.SSLContext | None = None) -> Iterator[int]:
     """Serve one status, and rows for those that have the token, on a free port."""
     rows: dict[str, bytes] = {}
 
@@ -48,6 +51,8 @@ def server(status: int, token: str = "", *, forgets: bool = False) -> Iterator[i
             """Write nothing."""
 
     listening = HTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        listening.socket = tls.wrap_socket(listening.socket, server_side=True)
     thread = Thread(target=listening.serve_forever)
     thread.start()
     try:
@@ -66,15 +71,24 @@ socket.getaddrinfo = lambda host, *others, **named: resolve("127.0.0.1", *others
 """
 
 
-def helm_test(folder: Path, ready: int, http: int, *, token: str | None) -> subprocess.CompletedProcess[str]:
-    """Run the script of the pod; names of Services lead to this machine."""
-    (pod,) = of_kind(render(*MINIMAL), "Pod").values()
+def helm_test(
+    folder: Path,
+    ready: int,
+    http: int,
+    *,
+    token: str | None,
+    values: tuple[str, ...] = (),
+    tls: ssl.SSLContext | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run the script of the pod; names of Services lead to this machine, and its files of TLS are in the folder."""
+    (pod,) = of_kind(render(*MINIMAL, *values), "Pod").values()
     script, path, *others = container({"spec": pod["spec"]})["args"]
     assert (path, others) == ("/etc/shale/token/token", ["9464", "r-shale-writer:8080"])
     file = folder / "token"
     if token is not None:
         file.write_text(token)
-    with server(ready) as admin:
+    script = script.replace("/etc/shale/tls", str(folder))
+    with server(ready, tls=tls) as admin:
         command = [sys.executable, "-c", ANY_NAME + script, str(file), str(admin), f"r-shale-writer:{http}"]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
@@ -113,3 +127,38 @@ def test_the_pod_of_helm_test_has_a_token_that_writes(auth: str, key: str) -> No
     assert volume["secret"] == {"secretName": "tokens", "items": [{"key": key, "path": "token"}]}
     (mount,) = pod["spec"]["containers"][0]["volumeMounts"]
     assert mount["mountPath"] == "/etc/shale/token"
+
+
+TLS = ("--set", "tls.existingSecret=orders-tls,tls.secretKeys.ca=ca.crt,tls.serverName=localhost")
+
+
+@pytest.mark.parametrize(
+    ("more", "passes"),
+    [
+        ((), True),
+        (("--set", "tls.serverName=orders.example.com"), False),
+    ],
+)
+def test_helm_test_checks_the_certificate(more: tuple[str, ...], passes: bool, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*authority.issue("server"))
+    authority.ca_file.rename(tmp_path / "ca.crt")
+    with server(200, tls=context) as http:
+        ended = helm_test(tmp_path, 200, http, token=None, values=(*TLS, *more), tls=context)
+    assert (ended.returncode == 0) == passes, ended.stderr
+    assert ("put: 204 get: 200 delete: 204 get: 404" in ended.stdout) == passes
+    assert ("Hostname mismatch" in ended.stderr) != passes
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_helm_test_shows_a_certificate_if_clients_need_one(required: bool, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.ca_file))
+    context.load_cert_chain(*authority.issue("tls"))
+    context.verify_mode = ssl.CERT_REQUIRED
+    authority.ca_file.rename(tmp_path / "ca.crt")
+    values = (*TLS, "--set", f"tls.clientCertificates.required={str(required).lower()}")
+    with server(200, tls=context) as http:
+        ended = helm_test(tmp_path, 200, http, token=None, values=values, tls=context)
+    assert (ended.returncode == 0) == required, ended.stderr
