@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shale_cli.framework.admin_token import AdminTokenFile, admin_token
+from shale_cli.framework.client_tls import CaFile, ClientCertFile, ClientKeyFile, tls_files
 from shale_cli.framework.session import CliSession, print_error, run
 
 if TYPE_CHECKING:
@@ -49,6 +50,9 @@ def create(
         ),
     ] = None,
     admin_token_file: AdminTokenFile = None,
+    ca_file: CaFile = None,
+    client_cert_file: ClientCertFile = None,
+    client_key_file: ClientKeyFile = None,
     allow_wal_gap: Annotated[
         bool,
         typer.Option("--allow-wal-gap", help="Clone a source although the clone will lack durable rows of its WAL."),
@@ -73,7 +77,8 @@ def create(
         if writer_url:
             from shale_cli.commands.clone.writer_checkpoints import with_writer_checkpoints
 
-            sources = await with_writer_checkpoints(session, sources, writer_url, admin_token(admin_token_file))
+            token, tls = admin_token(admin_token_file), tls_files(ca_file, client_cert_file, client_key_file)
+            sources = await with_writer_checkpoints(session, sources, writer_url, token, tls)
         keys = None if range_ is None else parse_range(session.output, range_)
         async with session.admin() as admin:
             result = await admin.clones.create(

@@ -6,20 +6,20 @@ from dataclasses import replace
 from uuid import UUID
 
 from shale.client.client import Client
+from shale.client.tls import TlsFiles
 from shale.clones.request import CloneSource
 from shale.clones.sources import EPHEMERAL_LIFETIME_MS
 from shale.env import Env
 from shale.errors import AccessDenied, InvalidRequestError, NotFoundError
 from shale.protocol.manifest_store import ManifestStore
 from shale_cli.framework.admin_token import ADVICE
-from shale_cli.framework.client_tls import tls_files
 from shale_cli.framework.session import CliSession
 
 _PATH = "/v1/admin/checkpoints"
 
 
 async def with_writer_checkpoints(
-    session: CliSession, sources: Sequence[CloneSource], urls: Sequence[str], token: str | None
+    session: CliSession, sources: Sequence[CloneSource], urls: Sequence[str], token: str | None, tls: TlsFiles
 ) -> tuple[CloneSource, ...]:
     """Return the sources, each at a new checkpoint that its writer has made of all rows so far.
 
@@ -28,6 +28,7 @@ async def with_writer_checkpoints(
     Args:
         urls: the admin address of each writer, in the order of the sources; an empty one for a source without writer.
         token: the bearer token of the writers, if they require one.
+        tls: the files of TLS.
 
     Raises:
         InvalidRequestError: the number of addresses differs, or a source with a writer has a checkpoint already.
@@ -48,16 +49,16 @@ async def with_writer_checkpoints(
             return tuple(sources)
     return tuple(
         [
-            replace(source, checkpoint=await _checkpoint(url, token, session.env)) if url else source
+            replace(source, checkpoint=await _checkpoint(url, token, tls, session.env)) if url else source
             for source, url in zip(sources, urls, strict=True)
         ]
     )
 
 
-async def _checkpoint(url: str, token: str | None, env: Env) -> UUID:
+async def _checkpoint(url: str, token: str | None, tls: TlsFiles, env: Env) -> UUID:
     """Ask one writer; a repeated request finds the checkpoint of the first one by its id."""
     wanted = {"scope": "all", "lifetime": EPHEMERAL_LIFETIME_MS / 1000, "id": str(env.ids.uuid())}
-    async with Client(url, token=token, env=env, **tls_files()) as client:
+    async with Client(url, token=token, env=env, **tls) as client:
         try:
             response = await client.send(
                 "POST", _PATH, content=json.dumps(wanted).encode(), headers={"Content-Type": "application/json"}

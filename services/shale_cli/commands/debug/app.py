@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from shale_cli.framework.client_tls import CaFile, ClientCertFile, ClientKeyFile, tls_files
 from shale_cli.framework.session import CliSession, GlobalOptions, command_line, run
 
 app = typer.Typer(help="Collect data for bug reports.", no_args_is_help=True, rich_markup_mode=None)
@@ -30,6 +31,9 @@ def bundle(
     daemon: Annotated[
         list[str] | None, typer.Option(help="The admin port of a daemon, http://host:9464; repeatable.")
     ] = None,
+    ca_file: CaFile = None,
+    client_cert_file: ClientCertFile = None,
+    client_key_file: ClientKeyFile = None,
     log: Annotated[
         list[Path] | None, typer.Option(help="A log file, of which the last 10 MiB are added; repeatable.")
     ] = None,
@@ -62,6 +66,7 @@ def bundle(
         request = BundleRequest(
             versions=versions,
             daemons=daemon or (),
+            tls=tls_files(ca_file, client_cert_file, client_key_file),
             logs=log or (),
             settings=settings,
             verify=verify,

@@ -11,6 +11,7 @@ from shale_cli.commands.kv import files
 from shale_cli.commands.kv.reading import CheckpointId, Pin, Prefix, Start, Stop, bounds, open_reader
 from shale_cli.commands.kv.row_writer import RowChange
 from shale_cli.commands.kv.writing import Endpoint, TakeOver, TokenFile, WriterChoice
+from shale_cli.framework.client_tls import CaFile, ClientCertFile, ClientKeyFile, tls_files
 from shale_cli.framework.output.row_json import row_item, row_json
 from shale_cli.framework.output.stream import Stream
 from shale_cli.framework.output.wal_gaps import AllowWalGap
@@ -78,16 +79,21 @@ def put(
     *,
     endpoint: Endpoint = None,
     token_file: TokenFile = None,
+    ca_file: CaFile = None,
+    client_cert_file: ClientCertFile = None,
+    client_key_file: ClientKeyFile = None,
     take_over: TakeOver = False,
 ) -> None:
     """Write a row and wait until it is durable.
 
     While a writer runs, the row is written through its HTTP API; --take-over fences that writer instead.
     """
+    tls = tls_files(ca_file, client_cert_file, client_key_file)
 
     async def work(session: CliSession) -> None:
         change = RowChange(session.output.parse(key), _value(session.output, value, file), ttl=ttl)
-        await _write(session, [change], WriterChoice(endpoint, token_file, take_over), create_if_missing=True)
+        choice = WriterChoice(endpoint, token_file, take_over, tls=tls)
+        await _write(session, [change], choice, create_if_missing=True)
 
     run(context, work)
 
@@ -107,6 +113,9 @@ def delete(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the rows that would be deleted.")] = False,
     endpoint: Endpoint = None,
     token_file: TokenFile = None,
+    ca_file: CaFile = None,
+    client_cert_file: ClientCertFile = None,
+    client_key_file: ClientKeyFile = None,
     take_over: TakeOver = False,
 ) -> None:
     """Delete rows in one batch and wait until it is durable.  A missing key is not an error.
@@ -114,6 +123,7 @@ def delete(
     While a writer runs, rows are deleted through its HTTP API; --take-over fences that writer instead.  --prefix
     deletes rows in many batches.
     """
+    tls = tls_files(ca_file, client_cert_file, client_key_file)
 
     async def work(session: CliSession) -> None:
         from shale.errors import InvalidRequestError
@@ -121,7 +131,7 @@ def delete(
 
         if bool(keys) == (prefix is not None) or (keys and (yes or dry_run)):
             raise InvalidRequestError("give either keys, or --prefix with optional --yes or --dry-run")
-        choice = WriterChoice(endpoint, token_file, take_over)
+        choice = WriterChoice(endpoint, token_file, take_over, tls=tls)
         if prefix is not None:
             await delete_prefix(session, session.output.parse(prefix), choice, yes=yes, dry_run=dry_run)
         else:

@@ -10,6 +10,7 @@ import typer
 from shale_cli.commands.kv.reading import CheckpointId, Pin, Prefix, Start, Stop, bounds, open_reader
 from shale_cli.commands.kv.row_layout import KeyColumn, RowLayout, ValueColumn, ValueFormatOption
 from shale_cli.commands.kv.writing import Endpoint, TakeOver, TokenFile, WriterChoice
+from shale_cli.framework.client_tls import CaFile, ClientCertFile, ClientKeyFile, tls_files
 from shale_cli.framework.output.wal_gaps import AllowWalGap
 from shale_cli.framework.session import CliSession, run
 
@@ -104,12 +105,15 @@ def import_(
     skip: Annotated[
         int | None, typer.Option(min=0, help="Rows to skip: the number that an interrupted import printed.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue an import of this file that was killed.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an import that was killed.")] = False,
     endpoint: Endpoint = None,
     token_file: TokenFile = None,
+    ca_file: CaFile = None,
+    client_cert_file: ClientCertFile = None,
+    client_key_file: ClientKeyFile = None,
     take_over: TakeOver = False,
 ) -> None:
-    """Write the rows of a file in batches, in bounded memory; expired rows are skipped.
+    """Write the rows of a file in batches; expired rows are skipped.
 
     JSON lines and CSV need key_b64 and value_b64, or key and value in the key format, and may have expire_ms.  Parquet
     and Arrow streams need the columns key and value, and may have expire_ts.  --key, --value and --value-format take
@@ -122,7 +126,8 @@ def import_(
         from shale_cli.framework.output.progress import progress
 
         layout = RowLayout(key, value, value_format)
-        choice = WriterChoice(endpoint, token_file, take_over)
+        tls = tls_files(ca_file, client_cert_file, client_key_file)
+        choice = WriterChoice(endpoint, token_file, take_over, tls=tls)
         source, choice = _source(
             session,
             file,

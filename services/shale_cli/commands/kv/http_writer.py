@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from shale.client.client import Client
 from shale.client.ops import Ops
+from shale.client.tls import TlsFiles
 from shale.engine.write.live_writer import LiveWriter
 from shale.errors import AccessDenied, ShaleError, UnavailableError
 from shale_cli.commands.kv.row_writer import RowChange
-from shale_cli.framework.client_tls import tls_files
 from shale_cli.framework.session import CliSession
 
 _TIMEOUT = "5s"
@@ -65,7 +65,9 @@ class HttpWriter:
             yield keys
 
 
-async def require_same_writer(session: CliSession, found: LiveWriter, url: str | None, token: str | None) -> None:
+async def require_same_writer(
+    session: CliSession, found: LiveWriter, url: str | None, token: str | None, tls: TlsFiles
+) -> None:
     """Require that the writer that a manifest names answers at its address.
 
     Another process may have the address by now, and a copy of a database has the manifest of the original.
@@ -78,7 +80,7 @@ async def require_same_writer(session: CliSession, found: LiveWriter, url: str |
         advice = _ADVICE if found.status.identity is None else _ADVICE_WITHOUT_HTTP
         raise LiveWriter(f"{session.location.url}: {found.found}", found.status, advice)
     try:
-        async with Client(url, token=token, env=session.env, timeout=_TIMEOUT, attempts=1, **tls_files()) as client:
+        async with Client(url, token=token, env=session.env, timeout=_TIMEOUT, attempts=1, **tls) as client:
             fields = (await client.send("GET", "/v1/writer")).json()
     except AccessDenied as error:
         raise AccessDenied(f"{url}: {error}; give --token-file (SHALE_TOKEN_FILE)") from error

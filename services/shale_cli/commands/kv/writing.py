@@ -16,13 +16,14 @@ from shale_cli.commands.kv.row_writer import RowChange, RowCommit, RowWriter
 from shale_cli.framework.session import CliSession
 
 if TYPE_CHECKING:
+    from shale.client.tls import TlsFiles
     from shale.engine.db import Db
     from shale.engine.write.batch import WriteBatch
     from shale.engine.write.live_writer import LiveWriter
 
 Endpoint = Annotated[
     str | None,
-    typer.Option(envvar="SHALE_ENDPOINT", help="Write through this HTTP API of a writer, such as http://host:8080."),
+    typer.Option(envvar="SHALE_ENDPOINT", help="Write through this HTTP API of a writer."),
 ]
 TokenFile = Annotated[
     Path | None,
@@ -30,9 +31,7 @@ TokenFile = Annotated[
         envvar="SHALE_TOKEN_FILE", exists=True, dir_okay=False, help="File with the bearer token of the writer."
     ),
 ]
-TakeOver = Annotated[
-    bool, typer.Option("--take-over", help="Open the database although a writer seems to run, which is then fenced.")
-]
+TakeOver = Annotated[bool, typer.Option("--take-over", help="Fence a writer that seems to run.")]
 
 SIGN_LIFETIME = "30s"
 """Lifetime of the sign of life of a command: after a crash the next command need not wait for long."""
@@ -47,6 +46,7 @@ class WriterChoice:
     take_over: bool = False
     dead_epoch: int | None = None
     """The epoch of a writer that is known to be dead, although its sign of life has not expired."""
+    tls: "TlsFiles | None" = None
 
     def token(self) -> str | None:
         """Return the bearer token of the writer; ``None`` without a file.
@@ -145,9 +145,8 @@ def add_changes(batch: "WriteBatch", changes: Iterable[RowChange]) -> "WriteBatc
 async def _connection(session: CliSession, choice: WriterChoice, url: str) -> AsyncIterator[RowWriter]:
     from shale.client.client import Client
     from shale_cli.commands.kv.http_writer import HttpWriter
-    from shale_cli.framework.client_tls import tls_files
 
-    async with Client(url, token=choice.token(), env=session.env, **tls_files()) as client:
+    async with Client(url, token=choice.token(), env=session.env, **(choice.tls or {})) as client:
         yield HttpWriter(client)
 
 
@@ -157,7 +156,7 @@ async def _connection_to(session: CliSession, choice: WriterChoice, found: "Live
 
     identity = found.status.identity
     url = None if identity is None else identity.endpoint
-    await require_same_writer(session, found, url, choice.token())
+    await require_same_writer(session, found, url, choice.token(), choice.tls or {})
     assert url is not None
     session.output.note(f"writing through the writer at {url}")
     async with _connection(session, choice, url) as writer:

@@ -13,6 +13,7 @@ import orjson
 from shale.admin.admin import Admin
 from shale.admin.json_values import time_fields
 from shale.admin.verify.report import report_json
+from shale.client.tls import TlsFiles
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import ShaleError
 from shale.protocol.versioned import VersionMeta
@@ -42,11 +43,12 @@ class BundleRequest:
     """The parts to collect besides the database.
 
     ``versions``: how many of the latest manifests and compactions files.  ``daemons``: URLs of admin ports.
-    ``settings``: the settings of daemons by role.
+    ``tls``: the files of TLS to ask them.  ``settings``: the settings of daemons by role.
     """
 
     versions: int
     daemons: Sequence[str]
+    tls: TlsFiles
     logs: Sequence[Path]
     settings: dict[str, Any]
     verify: bool
@@ -70,7 +72,7 @@ class Bundler:
         for log in request.logs:
             self._log(log)
         for number, url in enumerate(request.daemons):
-            await self._daemon(f"daemons/{number}", url)
+            await self._daemon(f"daemons/{number}", url, request.tls)
         async with self.session.admin() as admin:
             await self._part("manifests", lambda: self._manifests(admin, request.versions))
             await self._part("compactions", lambda: self._compactions(admin, request.versions))
@@ -160,17 +162,16 @@ class Bundler:
                 del finding["message"]
         self.archive.add_json("verify.json", self.redactor.value(report))
 
-    async def _daemon(self, folder: str, url: str) -> None:
+    async def _daemon(self, folder: str, url: str, tls: TlsFiles) -> None:
         import httpx
 
         from shale.client.tls import client_tls
-        from shale_cli.framework.client_tls import tls_files
 
         for page in _PAGES:
             name = f"{folder}/{page.partition('?')[0]}.txt"
             try:
                 async with (
-                    httpx.AsyncClient(timeout=_ANSWER_TIMEOUT_S, verify=client_tls(**tls_files())) as client,
+                    httpx.AsyncClient(timeout=_ANSWER_TIMEOUT_S, verify=client_tls(**tls)) as client,
                     client.stream("GET", f"{url.rstrip('/')}/{page}") as answer,
                 ):
                     data = bytearray(f"{answer.status_code}\n".encode())
