@@ -18,7 +18,6 @@ times per level, and obsolete rows take at most about the size of the newer leve
 """
 
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 
 from shale.compaction.policies.option_checks import positive_problems, ratio_problems, refuse, source_count_problems
@@ -71,7 +70,7 @@ class Leveled:
     def level_of(self, size_bytes: int) -> int:
         """Return the level of a run of this size, from 1."""
         level, limit = 1, float(self.level_base_bytes)
-        while size_bytes > limit and math.isfinite(limit):
+        while size_bytes > limit:
             level, limit = level + 1, limit * self.level_size_multiplier
         return level
 
@@ -88,7 +87,7 @@ class Leveled:
         return merge_of(tree, chosen, fresh) if tree.is_free(chosen, fresh) else None
 
     def _pick_runs(self, tree: TreePlan) -> TieredSpec | None:
-        cascades = (self._cascade(tree, start) for start in range(len(tree.runs) - 1))
+        cascades = (self._cascade(tree, start) for start in range(len(tree.runs)))
         oldest = (self._free_oldest(tree),) if self._is_amplified(tree) else ()
         for chain in itertools.chain(oldest, cascades):
             chosen = chain[-self.max_compaction_sources :]

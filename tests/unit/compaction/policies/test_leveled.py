@@ -46,6 +46,45 @@ def test_picks(l0, sizes, picked):
 @pytest.mark.parametrize(
     ("sizes", "picked"),
     [
+        pytest.param((50,), [], id="one run"),
+        pytest.param((50, 101), [], id="on its own level"),
+        pytest.param((50, 500, 501, 50_000), [spec(runs=(2, 1), to=1)], id="a later start"),
+        pytest.param((50, 500, 500, 1_001), [spec(runs=(2, 1), to=1)], id="the sum fits its level"),
+        pytest.param((50, 500, 501, 1_001), [spec(runs=(2, 1, 0), to=0)], id="the sum does not"),
+        pytest.param((50, 101, 60, 40), [spec(runs=(2, 1, 0), to=0)], id="small runs below a larger one"),
+    ],
+)
+def test_cascades(sizes, picked):
+    state = manifest(tree((), tuple(range(len(sizes) - 1, -1, -1)), sizes))
+    assert list(POLICY.plan(state, compactions())) == picked
+
+
+def test_a_cascade_ends_at_a_run_in_use():
+    state = manifest(tree((), (4, 3, 2, 1, 0), (50,) * 5))
+    running = entry(50, spec(runs=(2,), to=2), S.RUNNING)
+    assert list(POLICY.plan(state, compactions(running))) == [spec(runs=(4, 3), to=3), spec(runs=(1, 0), to=0)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "waits"),
+    [
+        pytest.param((150, 150, 150, 150, 150), False, id="five runs on level 2 are three too many"),
+        pytest.param((150, 150, 150, 150, 150, 150), True, id="six are four too many"),
+        pytest.param((150, 150, 150, 150, 150, 250), True, id="1,000 bytes are still level 2"),
+        pytest.param((150, 150, 150, 150, 150, 251), False, id="with 1,001 bytes there are three levels"),
+        pytest.param((150, 151, 1_001, 10_001, 100_001, 10**6, 10**7, 10**8), False, id="deep enough"),
+        pytest.param((101, 1_001, 10_001, 100_001, 1_000_001, 10_000_001), False, id="in shape"),
+    ],
+)
+def test_l0s_wait_while_runs_are_too_many_for_their_levels(sizes, waits):
+    state = manifest(tree(L0, tuple(range(len(sizes) - 1, -1, -1)), sizes))
+    first = next(iter(POLICY.plan(state, compactions())))
+    assert (not first.l0_view_ids) is waits
+
+
+@pytest.mark.parametrize(
+    ("sizes", "picked"),
+    [
         pytest.param((100, 400, 1_000), [], id="half of the oldest is allowed"),
         pytest.param((100, 401, 1_000), [spec(runs=(2, 1, 0), to=0)], id="more is not"),
         pytest.param((50, 0), [spec(runs=(1, 0), to=0)], id="an oldest run without rows goes"),
@@ -106,6 +145,8 @@ def test_all_mistakes_in_the_options_are_told_at_once():
             max_extra_runs=0,
             max_space_amplification=1,
         )
+    for bound in ({"level_size_multiplier": 2.0}, {"max_space_amplification": 1.1}, {"max_extra_runs": 1}):
+        Leveled(**bound)
     for named in (
         "max_compaction_sources",
         "level_base_bytes",

@@ -31,10 +31,22 @@ def test_source_counts(fewest: int, most: int, count: int) -> None:
     assert len(list(source_count_problems(fewest, most, least_most=least_most))) == count
 
 
+def test_each_mistake_in_the_source_counts_is_named() -> None:
+    assert list(source_count_problems(3, 1, least_most=2)) == [
+        "max_compaction_sources must be at least 2, not 1",
+        "min_compaction_sources 3 must not be above max_compaction_sources 1",
+    ]
+    assert list(source_count_problems(0, 0)) == [
+        "min_compaction_sources must be at least 1, not 0",
+        "max_compaction_sources must be at least 1, not 0",
+    ]
+    assert list(source_count_problems(1, 2, least_most=2)) == list(source_count_problems(2, 2)) == []
+
+
 @pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
 def test_a_size_is_finite_and_positive(value: float) -> None:
     assert len(list(positive_problems("size", value))) == 1
-    assert list(positive_problems("size", None)) == []
+    assert list(positive_problems("size", None)) == list(positive_problems("size", 0.5)) == []
 
 
 @pytest.mark.parametrize("value", [1.9, math.inf, math.nan])

@@ -5,9 +5,11 @@ Source: docs/reference/protocol.md 6.7.
 
 import pytest
 
-from shale.compaction.policies.size_tiered import SizeTiered
+from shale.compaction.policies.size_tiered import SizeTiered, similar_count
+from shale.compaction.policies.tree_plan import Sized
+from shale.compaction.specs import SortedRunSource
 from shale.errors import InvalidRequestError
-from shale.types import Tree
+from shale.types import RunId, Tree
 from tests.unit.compactor.values import S, compactions, entry, manifest, spec, tree, view
 
 pytestmark = pytest.mark.fault("F4.26")
@@ -54,11 +56,49 @@ def test_l0_picks(l0_count, picked):
         ),
         pytest.param((3, 2, 1, 0), (0, 0, 0, 0), [spec(runs=(3, 2, 1, 0), to=0)], id="runs without rows"),
         pytest.param((3, 2, 1, 0), (0, 9, 9, 9), [], id="nothing is similar to nothing"),
+        pytest.param(
+            down(8, 0),
+            (1, 4, 4, 4, 4, 4, 4, 4, 16),
+            [spec(runs=down(7, 0), to=0)],
+            id="a full tier after the first run",
+        ),
     ],
 )
 def test_run_picks(runs, sizes, picked):
     state = manifest(tree((), runs, sizes))
     assert list(POLICY.plan(state, compactions())) == picked
+
+
+def test_runs_in_use_end_a_chain():
+    state = manifest(tree((), down(5, 0), (10,) * 6))
+    oldest_but_one = entry(50, spec(runs=(1,), to=1), S.RUNNING)
+    assert list(POLICY.plan(state, compactions(oldest_but_one))) == [spec(runs=(5, 4, 3, 2), to=2)]
+    third = entry(50, spec(runs=(2,), to=2), S.RUNNING)
+    assert list(POLICY.plan(state, compactions(third))) == []
+
+
+def test_two_runs_are_the_least_of_a_merge():
+    """With a minimum of one source, a run would be merged into itself again and again."""
+    policy = SizeTiered(min_compaction_sources=1)
+    assert list(policy.plan(manifest(tree((1,), (0,), (10**6,))), compactions())) == [spec((1,), to=1)]
+    assert list(policy.plan(manifest(tree((), (1, 0))), compactions())) == [spec(runs=(1, 0), to=0)]
+    assert list(policy.plan(manifest(tree((), (0,))), compactions())) == []
+
+
+@pytest.mark.parametrize(
+    ("sizes", "start", "count"),
+    [
+        pytest.param((10,), 0, 1, id="one"),
+        pytest.param((10, 15, 15), 0, 3, id="all"),
+        pytest.param((10, 16, 1), 0, 1, id="above the threshold"),
+        pytest.param((99, 10, 15, 16), 1, 2, id="from a later start"),
+        pytest.param((10, 4, 6, 7), 0, 3, id="the smallest so far counts"),
+        pytest.param((3, 4, 5), 0, 2, id="the product is rounded down"),
+    ],
+)
+def test_similar_runs(sizes, start, count):
+    runs = [Sized(SortedRunSource(RunId(index)), size) for index, size in enumerate(sizes)]
+    assert similar_count(runs, start, 1.5) == count
 
 
 def test_a_long_chain_is_cut_to_its_oldest_runs():
