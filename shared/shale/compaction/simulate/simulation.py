@@ -46,8 +46,7 @@ class CompactionSimulation:
         self._events: list[tuple[float, int, _Event]] = []
         self._order = count()
         self._waiting: list[RowSet] = []
-        self._now_s = self._next_sample_s = self._live_bytes = 0.0
-        self._poll_due_s = -1.0
+        self._now_s = self._next_sample_s = self._live_bytes = self._poll_due_s = 0.0
         self._samples: list[SimulationSample] = []
         self._flushed = self._compacted = self._read = self._stall_s = 0.0
         self._sources_s = self._space_s = self._space_weight_s = 0.0

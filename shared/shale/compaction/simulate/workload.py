@@ -22,6 +22,9 @@ ROW_OVERHEAD_BYTES = 20
 
 _MIB = 1024 * 1024
 
+_DRAWS_MAX = 8
+"""How often missing keys of a recorded flush are drawn; there may be fewer distinct keys than recorded."""
+
 
 class Keys(StrEnum):
     """Distribution of overwritten keys: uniform, few keys often, or one after the other."""
@@ -99,7 +102,7 @@ class Workload:
             yield "value_bytes and initial_keys must not be negative"
 
     def _size_problems(self) -> Iterator[str]:
-        if self.recorded is None and 0 < self.l0_bytes < self.row_bytes:
+        if self.recorded is None and self.l0_bytes < self.row_bytes:
             yield f"l0_bytes {self.l0_bytes} is less than one row of {self.row_bytes} bytes"
         if self.recorded is not None and (len(self.recorded) < 2 or self.end_s <= 0):
             yield f"a recorded load needs two flushes at different times, and {len(self.recorded)} were recorded"
@@ -166,7 +169,7 @@ class KeyChooser:
     def _recorded(self, wanted: int, due_s: float) -> RowSet:
         """Draw about ``wanted`` distinct keys: recorded sizes are those after deduplication."""
         rows = self._rows(wanted, due_s)
-        for _ in range(8):
+        for _ in range(_DRAWS_MAX):
             if rows.count >= wanted:
                 break
             more = self._rows(wanted - rows.count, due_s)

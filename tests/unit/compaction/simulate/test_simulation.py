@@ -2,17 +2,17 @@
 
 import math
 
-import numpy as np
 import pytest
 
 from shale.compaction.policies.leveled import Leveled
 from shale.compaction.policies.size_tiered import SizeTiered
 from shale.compaction.policies.time_window import TimeWindow
 from shale.compaction.simulate.compactor_model import CompactorModel, job_requests
-from shale.compaction.simulate.rows import NEVER, RowSet, merged
+from shale.compaction.simulate.rows import NEVER, merged
 from shale.compaction.simulate.simulation import simulate
 from shale.compaction.simulate.workload import Keys, RecordedFlush, Workload, recorded_flushes
 from shale.errors import InvalidRequestError
+from tests.unit.compaction.simulate.harness import rows, shown
 
 MIB = 1024 * 1024
 SMALL = {"rate_bytes_s": MIB, "l0_bytes": 8 * MIB, "duration_s": 3600.0, "rows_max": 20_000}
@@ -24,15 +24,6 @@ class Nothing:
 
     def plan(self, manifest, compactions):
         return []
-
-
-def rows(*each: tuple[int, float, bool]) -> RowSet:
-    keys, expires_s, deleted = zip(*each, strict=True)
-    return RowSet(np.array(keys), np.array(expires_s), np.array(deleted))
-
-
-def shown(found: RowSet) -> list[tuple[int, float, bool]]:
-    return list(zip(found.keys.tolist(), found.expires_s.tolist(), found.deleted.tolist(), strict=True))
 
 
 def test_merging_keeps_the_newest_expires_and_drops_tombstones_at_the_end():
