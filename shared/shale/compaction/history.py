@@ -95,7 +95,7 @@ class CompactionLifecycle:
 def lifecycle_of(compaction_id: Ulid, snapshots: Sequence[CompactionsVersion]) -> CompactionLifecycle:
     """Return the lifecycle of one compaction; ``snapshots`` ascend by file id."""
     seen = [
-        ObservedEntry(snapshot.file_id, snapshot.written_ms, entry, snapshot.output_bytes.get(entry.id, 0))
+        ObservedEntry(snapshot.file_id, snapshot.written_ms, entry, snapshot.output_bytes[entry.id])
         for snapshot in snapshots
         if (entry := snapshot.compactions.get(compaction_id)) is not None
     ]

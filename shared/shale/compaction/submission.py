@@ -12,7 +12,7 @@ from shale.compaction.requests import CompactionRequest, resolve, segments_of
 from shale.compaction.specs import describe, fresh_run_id, order_of, sources_of, touched_by
 from shale.compaction.validation import ValidationStage, validate
 from shale.errors import InvalidCompaction
-from shale.types import Compaction, Compactions, CompactionSpec, CompactionStatus, Manifest, RunId, Tree, Ulid
+from shale.types import Compaction, Compactions, CompactionSpec, CompactionStatus, Manifest, Tree, Ulid
 
 _NAMES_MAX = 8
 
@@ -30,7 +30,7 @@ def advice(rule: str, manifest: Manifest, compactions: Compactions, spec: Compac
         case "V5":
             return f"use destination {fresh_run_id(manifest, compactions)}"
         case "V6":
-            return f"name it as a source too, or use destination {_destination(manifest, compactions, spec)}"
+            return f"name it as a source too, or use destination {min(spec.sorted_runs)}"
         case "V7":
             return _oldest_l0(tree, len(spec.l0_view_ids))
         case "V8":
@@ -58,8 +58,8 @@ def _oldest_l0(tree: Tree, count: int) -> str:
 
 
 def _drain_suffix(tree: Tree, spec: CompactionSpec) -> str:
-    order, drained = order_of(spec.segment, tree), set(sources_of(spec))
-    newest = next((index for index, source in enumerate(order) if source in drained), 0)
+    order, drained = order_of(spec.segment, tree), sources_of(spec)
+    newest = min(order.index(source) for source in drained)
     names = [str(view.id) for view in tree.l0] + [f"SR{run.id}" for run in tree.compacted]
     return f"drain {_listed(names[newest:])}"
 
@@ -73,10 +73,6 @@ def _competitors(compactions: Compactions, spec: CompactionSpec) -> str:
         and (own & touched_by(entry.spec) or (entry.spec.segment == spec.segment and entry.spec.l0_view_ids))
     ]
     return f"wait for {_listed(ids)}, or cancel it" if ids else ""
-
-
-def _destination(manifest: Manifest, compactions: Compactions, spec: CompactionSpec) -> RunId:
-    return min(spec.sorted_runs) if spec.sorted_runs else fresh_run_id(manifest, compactions)
 
 
 def _listed(names: list[str]) -> str:
