@@ -49,6 +49,13 @@ HTTP = Row(
             rate("shale_admin_quota_refusals_total", "db, role"),
         ),
         one(
+            "Refused",
+            "Malformed requests, and connections beyond a limit, by status.",
+            "reqps",
+            "{{db}} {{status}}",
+            rate("shale_http_refusals_total", "db, status"),
+        ),
+        one(
             "In flight",
             "`http.max_concurrent_requests` is the limit.",
             "short",

@@ -108,6 +108,7 @@ async def serve_database(
             per_address=ConnectionCounts(settings.http.max_connections_per_address),
             send_timeout_s=settings.http.send_timeout,
             responses=api.memory.responses,
+            metrics=process.metrics,
         )
         page = FrontPage(
             api,

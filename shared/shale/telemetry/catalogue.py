@@ -106,6 +106,10 @@ _PROCESS = (
     _histogram(
         "shale_http_request_duration_seconds", STORE_SECONDS, "Time from the request to the end of its answer.", "route"
     ),
+    _counter(
+        "shale_http_refusals_total", "Connections and malformed requests that were refused before they were routed.",
+        "status", status=("400", "408", "429", "431", "501", "503"),
+    ),
     _gauge("shale_http_requests_inflight", "Requests of the network interface that are being answered."),
     _counter(
         "shale_resp_commands_total", "Commands of the Redis port.",

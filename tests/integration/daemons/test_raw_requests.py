@@ -46,11 +46,22 @@ class Lines:
         return counts
 
 
+def refusals(client: Client) -> dict[int, float]:
+    """Return how many requests were refused before they were routed, by status."""
+    found = re.findall(r'^shale_http_refusals_total{[^}]*status="(\d+)"[^}]*} (\S+)$', client.metrics(), re.MULTILINE)
+    return {int(status): float(count) for status, count in found}
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_every_request_is_answered_or_closed(client: Client, case: Case) -> None:
-    lines = Lines(client.daemon.log)
+    lines, before = Lines(client.daemon.log), refusals(client)
     assert answers(client.port, case.sent) == list(case.statuses)
     assert lines.new() == ({"debug": case.debug_lines} if case.debug_lines else {})
+    after = refusals(client)
+    counted = {
+        status: count - before.get(status, 0) for status, count in after.items() if count > before.get(status, 0)
+    }
+    assert counted == ({case.statuses[-1]: case.debug_lines} if case.debug_lines else {})
 
 
 def test_a_body_is_kept_whatever_else_the_client_speaks(client: Client) -> None:

@@ -21,6 +21,7 @@ from shale.concurrency.loop_turns import LoopTurns
 from shale.service.http.problems import MEDIA_TYPE, Problem, bad_request, document, retry_after_s
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
+from shale.telemetry.metrics import Metrics
 
 log = get_logger("http")
 
@@ -49,6 +50,8 @@ class OrderedProtocol(HttpToolsProtocol):
     """A connection that answers its requests in the order of their arrival."""
 
     flow: "_HeldFlow"
+    metrics: Metrics | None = None
+    """Counts refusals."""
     turns: LoopTurns | None = None
     """Of all connections: a request that came before the answer to the one before waits for its turn."""
     _running: RequestResponseCycle | None = None
@@ -229,6 +232,8 @@ class OrderedProtocol(HttpToolsProtocol):
     def _refuse(self, problem: Problem, *, linger: bool = True) -> None:
         """Answer what is no request after the answers to earlier requests, and close the connection."""
         self._is_refused = True
+        if self.metrics is not None:
+            self.metrics.counter("shale_http_refusals_total", status=str(problem.status.value)).inc()
         self._unparsed.clear()
         self._unset_keepalive_if_required()
         log.debug(Event.HTTP_REQUEST_REFUSED, status=problem.status.value, reason=problem.detail)

@@ -19,6 +19,7 @@ from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 from shale.service.http.connection import BoundedProtocol
 from shale.service.tls.certificates import ServerCertificate, tls_options
+from shale.telemetry.metrics import Metrics
 
 BACKLOG = 1024
 UNSENT_BYTES_MAX = 256 << 10
@@ -126,12 +127,14 @@ class ConnectionLimits:
         per_address: counts and limits the connections of one address; ``None``: no limit.
         send_timeout_s: a client that reads nothing of its responses for so long is dropped.
         responses: counts what clients have not read; ``None``: it is not counted.
+        metrics: counts refusals; ``None``: they are not counted.
     """
 
     connections_max: int | None = None
     per_address: ConnectionCounts | None = None
     send_timeout_s: float = 30.0
     responses: ByteBudget | None = None
+    metrics: Metrics | None = None
 
 
 NO_LIMITS = ConnectionLimits()
@@ -139,7 +142,7 @@ NO_LIMITS = ConnectionLimits()
 
 def _protocol(limits: ConnectionLimits) -> type[BoundedProtocol]:
     """Return a connection class with these limits: uvicorn takes a class and makes the connections itself."""
-    names = ("connections_max", "per_address", "send_timeout_s", "responses")
+    names = ("connections_max", "per_address", "send_timeout_s", "responses", "metrics")
     members = {name: getattr(limits, name) for name in names} | {"turns": LoopTurns()}
     return cast("type[BoundedProtocol]", type("_Bounded", (BoundedProtocol,), members))
 
