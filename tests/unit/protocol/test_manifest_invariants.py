@@ -8,8 +8,15 @@ from uuid import UUID
 
 import pytest
 
-from shale.errors import InvalidClockTick, ProtocolPanic
-from shale.protocol.manifest_invariants import check_manifest, newest_l0_ms
+from shale.errors import CorruptionError, InvalidClockTick, ProtocolPanic
+from shale.protocol.manifest_invariants import (
+    NUMBER_MAX,
+    check_manifest,
+    decreases,
+    newest_l0_ms,
+    require_room,
+    violations,
+)
 from shale.types import Epoch, ExternalDb, Manifest, Segment, Seq, Tree, WalId
 from tests.unit.protocol.conftest import World, run
 from tests.unit.protocol.values import run_of, tree, ulid, view
@@ -118,3 +125,69 @@ def test_the_store_refuses_before_it_writes(world: World) -> None:
         assert [version.id for version in await manifests.list_versions()] == [1]
 
     run(main)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("runs ascend", ["runs of segment '' do not descend"]),
+        ("a run id repeats", ["runs of segment '' do not descend"]),
+        ("a run id in two trees", ["run 3 exists in two trees"]),
+        ("an empty prefix", ["a segment has an empty prefix", "segment  contains segment 61"]),
+        ("prefixes out of order", ["segments 62 and 61 are not in order"]),
+        ("nested prefixes", ["segment 61 contains segment 6162"]),
+        ("replay starts at the end", ["replay_after_wal_id is not below next_wal_sst_id"]),
+    ],
+)
+def test_each_violation_is_named_with_its_place(name: str, words: list[str]) -> None:
+    assert list(violations(BROKEN[name](BASE))) == words
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        BASE,
+        Manifest(),
+        with_segments(b"a", b"b")(BASE),
+        replace(BASE, segments=(Segment(prefix=b"p", tree=tree((), (run_of(2, 2),))),)),
+        replace(BASE, replay_after_wal_id=WalId(8)),
+    ],
+)
+def test_good_manifests(manifest: Manifest) -> None:
+    assert list(violations(manifest)) == []
+
+
+def test_all_values_that_fall_are_named() -> None:
+    low = replace(Manifest(), next_wal_sst_id=WalId(2), writer_epoch=Epoch(2), compactor_epoch=Epoch(3))
+    assert list(decreases(BASE, low)) == [
+        ("next_wal_sst_id", 9, 2),
+        ("replay_after_wal_id", 7, 0),
+        ("last_l0_seq", 50, 0),
+    ]
+    assert list(decreases(BASE, BASE)) == []
+
+
+@pytest.mark.parametrize("field", ["next_wal_sst_id", "replay_after_wal_id", "writer_epoch", "compactor_epoch"])
+def test_numbers_far_from_their_ends(field: str) -> None:
+    require_room(replace(BASE, **{field: NUMBER_MAX - 1}), "m")
+    with pytest.raises(CorruptionError, match=f"{field} is {NUMBER_MAX}, which no database reaches") as caught:
+        require_room(replace(BASE, **{field: NUMBER_MAX}), "m")
+    assert caught.value.path == "m"
+
+
+def test_an_old_sst_may_move_between_trees() -> None:
+    """Only SSTs that the change adds must not be older than the newest L0."""
+    moved = replace(BASE, tree=tree((5,), BASE.tree.compacted), segments=(Segment(prefix=b"p", tree=tree((4,))),))
+    check_manifest(BASE, moved)
+    demoted = replace(BASE, tree=tree((5, 3), BASE.tree.compacted[1:]))
+    check_manifest(BASE, demoted)
+    with pytest.raises(InvalidClockTick, match="is older than 5 ms"):
+        check_manifest(BASE, replace(BASE, segments=(Segment(prefix=b"p", tree=tree((2,))),)))
+
+
+def test_an_external_sst_that_another_entry_lists_is_listed() -> None:
+    (external,) = BASE.external_dbs
+    renamed = replace(BASE, external_dbs=(replace(external, path="moved"),))
+    check_manifest(BASE, renamed)
+    with pytest.raises(ProtocolPanic):
+        check_manifest(BASE, replace(BASE, external_dbs=(replace(external, sst_ids=(ulid(5),)),)))

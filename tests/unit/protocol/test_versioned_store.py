@@ -237,6 +237,23 @@ def test_history_that_no_collector_removed_is_lost(boundary: int | None, left: t
     run(main)
 
 
+def test_a_version_that_follows_another_one_costs_one_request() -> None:
+    class Unlisted(MemoryStore):
+        async def list_pages(self, prefix: str, *, after: str = "") -> Any:
+            raise AssertionError("a listing")
+            yield
+
+        async def get(self, key: str) -> Any:
+            raise AssertionError(f"a read of {key}")
+
+    async def main() -> None:
+        process = Process(Unlisted())
+        await process.store.put(manifest_key("db", 3), b"x")
+        assert not await process.versions.has_lost_history(4)
+
+    run(main)
+
+
 def test_a_version_above_the_boundary_is_not_deleted_as_one_behind_it() -> None:
     async def main() -> None:
         process = Process()

@@ -49,3 +49,47 @@ def test_a_handle_keeps_to_the_given_range_or_to_the_stored_one() -> None:
                 await require_usable(store, "db", given)
 
     run(main)
+
+
+@pytest.mark.parametrize(
+    ("keys", "stored"),
+    [
+        (EVERYTHING, b'{"format": 1, "start": null, "end": null}'),
+        (
+            KeyRange(excluded(b"a"), included(b"\xff")),
+            b'{"format": 1, "start": {"key": "61", "included": false}, "end": {"key": "ff", "included": true}}',
+        ),
+    ],
+    ids=str,
+)
+def test_the_stored_form(keys: KeyRange, stored: bytes) -> None:
+    assert encode_visible_range(keys) == stored
+    assert decode_visible_range(memoryview(stored[:-1] + b', "later": 1}'), path="x") == keys
+
+
+def test_a_range_of_another_format_or_without_a_range_is_told_apart() -> None:
+    with pytest.raises(CorruptionError, match="format 2 of the visible range is not known"):
+        decode_visible_range(b'{"format": 2, "start": null, "end": null}', path="x")
+    with pytest.raises(CorruptionError, match=f"the visible range is b'{'x' * 64}'"):
+        decode_visible_range(b"x" * 100, path="x")
+
+
+def test_the_range_of_an_earlier_attempt_is_removed() -> None:
+    class Deletions(MemoryStore):
+        deleted = 0
+
+        async def delete(self, key: str) -> None:
+            self.deleted += 1
+            await super().delete(key)
+
+    async def main() -> None:
+        store = Deletions(ManualClock())
+        await write_visible_range(store, "db", None)
+        assert store.deleted == 0
+        await write_visible_range(store, "db", KEYS)
+        await write_visible_range(store, "db", KeyRange.half_open(b"b", b"c"))
+        assert await read_visible_range(store, "db") == KeyRange.half_open(b"b", b"c")
+        await write_visible_range(store, "db", None)
+        assert (store.deleted, store.objects) == (1, {})
+
+    run(main)

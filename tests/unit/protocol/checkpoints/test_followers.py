@@ -63,6 +63,27 @@ BEFORE = WalBounds(3, 5)
             state(8, entry(expire_s=STALE_S)), 7, BEFORE, (entry(expire_s=1_100),), id="and is renewed at half its life"
         ),
         pytest.param(state(8, entry(expire_s=GONE_S)), 7, BEFORE, (MOVED,), id="what has expired keeps nothing"),
+        pytest.param(state(8, entry(expire_s=1_051)), 7, BEFORE, None, id="more than half of its life is left"),
+        pytest.param(
+            state(8, entry(expire_s=1_050)), 7, BEFORE, (entry(expire_s=1_100),), id="exactly half of its life is left"
+        ),
+        pytest.param(state(8, entry(expire_s=0)), 7, BEFORE, None, id="one that never expires is not renewed"),
+        pytest.param(
+            state(8, entry(), entry(OTHER, expire_s=STALE_S)),
+            7,
+            BEFORE,
+            (entry(expire_s=1_100), entry(OTHER, expire_s=1_100)),
+            id="of two, one is to be renewed",
+        ),
+        pytest.param(
+            state(8, entry(OTHER, name="nightly", expire_s=STALE_S), entry(expire_s=STALE_S)),
+            7,
+            BEFORE,
+            (entry(OTHER, name="nightly", expire_s=STALE_S), entry(expire_s=1_100)),
+            id="only its own is renewed",
+        ),
+        pytest.param(state(5, entry(expire_s=STALE_S)), 7, WalBounds(5, 7), (entry(expire_s=1_100),), id="idle"),
+        pytest.param(state(5, entry()), 7, WalBounds(5, 8), (MOVED,), id="the end moved on"),
         pytest.param(
             state(5, entry(OTHER, name="changes:others"), entry()),
             7,
