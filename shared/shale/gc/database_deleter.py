@@ -87,7 +87,7 @@ class DatabaseDeleter:
         grace_s = self._options().delete_grace_period_s
         if grace_s is None:
             return False
-        await self._look_once(grace_s)
+        self.state = await self._look_once(grace_s)
         return self.state.phase is DeletionPhase.DUE and await self._delete() is DeletionPhase.GONE
 
     async def is_caused_by_deletion(self, error: LatestRecordMissing | ProtocolPanic) -> bool:
@@ -114,17 +114,20 @@ class DatabaseDeleter:
         if grace_s is None:
             return False
         try:
-            await self._look_once(grace_s)
+            found = await self._look_once(grace_s)
         except ProtocolPanic:
             raise
         except ShaleError as error:
             log.error(Event.GC_TASK_FAILED, resource=RESOURCE, error=error)
             return False
+        if self.state.phase is not DeletionPhase.GONE:  # a task of the collector may have found this meanwhile
+            self.state = found
         return self.state.phase is DeletionPhase.DUE
 
-    async def _look_once(self, grace_s: float) -> None:
-        self.state = await read_deletion_status(self._target, grace_s=grace_s)
-        self._instruments.destroyed(self.state.mark)
+    async def _look_once(self, grace_s: float) -> DeletionStatus:
+        found = await read_deletion_status(self._target, grace_s=grace_s)
+        self._instruments.destroyed(found.mark)
+        return found
 
     async def _delete(self) -> DeletionPhase:
         self.progress = GcProgress(logged_s=self._database.env.clock.monotonic_s())
