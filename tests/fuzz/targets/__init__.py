@@ -6,6 +6,7 @@ from tests.fuzz.target import Target
 from tests.fuzz.targets import (
     bodies,
     clients,
+    column_kernels,
     databases,
     http,
     kernels,
@@ -16,7 +17,19 @@ from tests.fuzz.targets import (
     sst_sections,
 )
 
-_GROUPS = (bodies, clients, databases, http, kernels, metadata, resp, settings, slatedb_databases, sst_sections)
+_GROUPS = (
+    bodies,
+    clients,
+    column_kernels,
+    databases,
+    http,
+    kernels,
+    metadata,
+    resp,
+    settings,
+    slatedb_databases,
+    sst_sections,
+)
 
 
 def all_targets() -> Sequence[Target]:

@@ -23,10 +23,14 @@ class PlainBlockWriter:
 
     def add(self, rows: Rows, until_bytes: int) -> int:
         """See ``BlockWriter``."""
+        before: Entry | None = None
         for taken, entry in enumerate(entries_from_rows(rows)):
             last = self._block[-1].key if self._block else self._previous
             if not self._options.by_seq and last is not None and last > entry.key:
                 raise CorruptionError(UNSORTED)
+            if not self._options.by_seq and before is not None and _is_newer_version(entry, before):
+                raise CorruptionError(UNSORTED)
+            before = entry
             if self._written.data_len > until_bytes and entry.key != last:
                 return taken
             self._append(entry)
@@ -72,3 +76,7 @@ class PlainBlockWriter:
 
     def release(self) -> None:
         """See ``KernelBlockWriter``; ended blocks are parts already."""
+
+
+def _is_newer_version(entry: Entry, before: Entry) -> bool:
+    return entry.key == before.key and entry.seq >= before.seq

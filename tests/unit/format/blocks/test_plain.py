@@ -6,7 +6,10 @@ from hypothesis import strategies as st
 
 from shale.errors import CorruptionError
 from shale.format.blocks import plain
+from shale.format.blocks.output import BlockOptions
 from shale.format.blocks.plain import decode_block_plain, encode_block_plain, encode_row, split_plain
+from shale.format.blocks.writer import BlockWriter
+from shale.kernels.rows import rows_from_entries
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry
 from tests.unit.kernels.strategies import ANY_ROWS
 
@@ -87,3 +90,16 @@ def test_unfolding_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = encode_row(entry, 0) + encode_row(entry, 65_536) * 100
     with pytest.raises(CorruptionError, match="expand beyond"):
         decode_block_plain(rows + b"\x00\x00\x00\x01", 2)
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+@pytest.mark.parametrize("seqs", [(1, 2), (2, 2)])
+def test_versions_of_a_key_whose_numbers_do_not_descend_are_refused(
+    monkeypatch: pytest.MonkeyPatch, seqs: tuple[int, int], is_plain: bool
+) -> None:
+    if is_plain:
+        monkeypatch.setattr("shale.format.blocks.writer.use_kernels", lambda: False)
+    rows = rows_from_entries([Entry(b"k", b"", seq, 0) for seq in seqs])
+    with pytest.raises(CorruptionError, match="rows out of order"):
+        BlockWriter(BlockOptions(target_bytes=100)).add(rows)
+    BlockWriter(BlockOptions(target_bytes=100, by_seq=True)).add(rows)
