@@ -101,6 +101,37 @@ def test_at_commit_the_destination_is_compared_with_its_own_tree_only():
     assert broken_rule(STATE, spec((4, 3, 2, 1), to=8), ValidationStage.COMPACTED) == "V6"
 
 
+@pytest.mark.parametrize("stage", [ValidationStage.INHERITED, ValidationStage.COMPACTED])
+def test_a_job_that_runs_already_needs_an_id_above_its_own_tree_only(stage):
+    assert broken_rule(STATE, spec((4, 3, 2, 1), to=4), stage) is None
+    assert broken_rule(STATE, spec((4, 3, 2, 1), to=2), stage) == "V5"
+    assert broken_rule(STATE, spec((4, 3, 2, 1), to=2**32 - 1), stage) is None, "the limit is for new requests"
+    assert broken_rule(manifest(tree((1,))), spec((1,), to=0), stage) is None
+
+
+def test_an_inherited_job_competes_with_others():
+    others = (entry(50, spec((1,), to=10), S.RUNNING),)
+    assert broken_rule(STATE, spec((4, 3, 2, 1), to=9), ValidationStage.INHERITED, others) == "V9"
+    assert broken_rule(STATE, spec((4, 3, 2, 1), to=9), ValidationStage.COMPACTED, others) == "V9"
+    others = (entry(50, spec(runs=(3, 2), to=2), S.RUNNING),)
+    assert broken_rule(STATE, spec(runs=(2,), to=2), ValidationStage.INHERITED, others) == "V12"
+
+
+def test_the_stored_copy_of_an_entry_is_no_competitor():
+    mine = entry(100, spec((4, 3, 2, 1), to=9), S.SCHEDULED)
+    validate(STATE, compactions(mine), mine, ValidationStage.INHERITED)
+    again = entry(99, mine.spec, S.SCHEDULED)
+    with pytest.raises(InvalidCompaction, match=f"V9: compaction {mine.id} has L0s"):
+        validate(STATE, compactions(mine), again, ValidationStage.INHERITED)
+
+
+def test_only_a_drain_of_l0s_needs_unique_ones():
+    state = manifest(seg=tree((2, 1, 1), (3,)))
+    assert broken_rule(state, drain(b"seg", (), (3,))) is None
+    assert broken_rule(state, drain(b"seg", (1,), (3,))) == "V13"
+    assert broken_rule(state, spec(runs=(3,), to=3, segment=b"seg")) is None
+
+
 def test_at_commit_overlaps_are_left_to_the_sweep():
     other = entry(50, spec(runs=(3, 2), to=2), S.RUNNING)
     assert broken_rule(STATE, spec(runs=(2,), to=2), ValidationStage.COMPACTED, (other,)) is None
@@ -129,6 +160,12 @@ def test_proposals_do_not_repeat_a_destination_or_a_drain():
         check_proposal(active, drain(b"seg", (14, 13)))
     check_proposal(active, spec((4,), to=10))
     check_proposal(active, drain(b"other", (1,)))
+    check_proposal(active, spec((14,), to=10, segment=b"seg"))
+    merges = compactions(entry(1, spec((14,), to=9, segment=b"seg")))
+    check_proposal(merges, drain(b"seg", (13,)))
+    ended = compactions(entry(1, spec((1,), to=9), S.FAILED), entry(2, drain(b"seg", (13,)), S.COMPLETED))
+    check_proposal(ended, spec((4,), to=9))
+    check_proposal(ended, drain(b"seg", (14, 13)))
 
 
 SPECS = (
