@@ -63,6 +63,7 @@ def test_rules_of_one_spec(what, rule):
     ("what", "message"),
     [
         pytest.param(spec((4, 3), to=9), f"V7: .*the older {ulid(2)}, {ulid(1)} is not among them", id="V7"),
+        pytest.param(spec((4, 2), to=9), f"V7: .*the older {ulid(3)}, {ulid(1)} is not among them", id="V7, a hole"),
         pytest.param(spec((1, 2), to=9), "V7: .*newest first", id="V7, order"),
         pytest.param(drain(b"seg", (14,), (8,)), f"V8: .*{ulid(13)}, SR6 would stay", id="V8"),
         pytest.param(spec(runs=(3, 1), to=1), "V10: the sources leave out SR2", id="V10"),
@@ -153,7 +154,8 @@ def test_duplicate_l0s_are_not_compacted(doubled):
 
 
 def test_proposals_do_not_repeat_a_destination_or_a_drain():
-    active = compactions(entry(1, spec((1,), to=9)), entry(2, drain(b"seg", (13,))))
+    drains = entry(2, drain(b"seg", (13,))), entry(3, drain(b"third", (1,)))
+    active = compactions(entry(1, spec((1,), to=9)), *drains)
     with pytest.raises(InvalidCompaction):
         check_proposal(active, spec((4,), to=9))
     with pytest.raises(InvalidCompaction):

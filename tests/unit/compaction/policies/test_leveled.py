@@ -145,7 +145,8 @@ def test_all_mistakes_in_the_options_are_told_at_once():
             max_extra_runs=0,
             max_space_amplification=1,
         )
-    for bound in ({"level_size_multiplier": 2.0}, {"max_space_amplification": 1.1}, {"max_extra_runs": 1}):
+    fewest = {"min_compaction_sources": 2, "max_compaction_sources": 2}
+    for bound in ({"level_size_multiplier": 2.0}, {"max_space_amplification": 1.1}, {"max_extra_runs": 1}, fewest):
         Leveled(**bound)
     for named in (
         "max_compaction_sources",
