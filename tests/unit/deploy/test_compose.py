@@ -22,6 +22,7 @@ MIB = 1024 * 1024
 
 TEXT = (REPOSITORY / "docker-compose.yml").read_text()
 STACK: dict[str, Any] = yaml.safe_load(TEXT)
+TLS_TEXT = (REPOSITORY / "deploy" / "compose" / "tls.yml").read_text()
 SERVICES: dict[str, Any] = STACK["services"]
 VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
@@ -51,14 +52,14 @@ def test_a_service_mounts_what_is_there_and_listens_to_this_machine_only(service
 
 
 def test_every_variable_has_a_default_that_the_example_names() -> None:
-    used = set(VARIABLE.findall(TEXT))
+    used = set(VARIABLE.findall(TEXT + TLS_TEXT))
     example = re.findall(r"^#(\w+)=(.*)$", (REPOSITORY / ".env.example").read_text(), re.MULTILINE)
     assert used == set(example)
     assert len(example) == len(dict(example))
 
 
 def test_every_variable_has_one_default() -> None:
-    used = VARIABLE.findall(TEXT)
+    used = VARIABLE.findall(TEXT + TLS_TEXT)
     assert len(set(used)) == len(dict(used))
     example = (REPOSITORY / ".env.example").read_text()
     assert [f"#{name}={default}\n" for name, default in used if f"#{name}={default}\n" not in example] == []
