@@ -144,7 +144,7 @@ def test_the_router_knows_the_segments_of_memory_and_of_the_manifest() -> None:
     ("touched", "older", "prefix", "is_refused"),
     [
         pytest.param([b"ab"], [], b"ab", False, id="the same in the table"),
-        pytest.param([b"ab"], [], b"abc", True, id="below one in the table"),
+        pytest.param([b"aa", b"ab"], [], b"abc", True, id="below one in the table"),
         pytest.param([b"ab"], [], b"a", True, id="above one in the table"),
         pytest.param([], [[b"ab"]], b"ab", False, id="the same in an older one"),
         pytest.param([], [[b"x"], [b"ab"]], b"abc", True, id="below one in the second older one"),
@@ -165,7 +165,7 @@ def test_a_prefix_is_compared_with_all_others(
         routers(), (lambda each: each.admit(prefix), lambda each: each.admit_all([prefix])), strict=True
     ):
         if is_refused:
-            with pytest.raises(InvalidSegmentPrefix, match="nests with the segment"):
+            with pytest.raises(InvalidSegmentPrefix, match=rf"{prefix.decode()!r} nests with the segment 'ab'"):
                 admit(router)
             assert router.take() == tuple(touched)
         else:

@@ -140,6 +140,7 @@ def test_which_rows_are_where_after_a_close(kind: FlushType, *, wal_enabled: boo
         assert writer.views.fast_point is None
         l0 = kind is FlushType.MEMTABLE or (kind is FlushType.WAL and not wal_enabled)
         assert len(writer.manifest.current.tree.l0) == l0
+        assert not writer.manifest.current.checkpoints, "its sign of life is removed"
         for call in (writer.pipeline.put(b"k", b"v"), writer.durable(9)):
             with pytest.raises(ClosedError):
                 await call
@@ -293,10 +294,22 @@ def test_the_first_error_of_a_task_ends_the_writer(error: Exception, kind: type[
         place.env = Env(place.env.clock, place.env.rng, cpu)
         writer = await place.open()
         await put(writer, b"a")
+        problems: list[ShaleError | None] = []
+
+        async def other_task() -> None:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                problems.append(writer.durability.problem)
+
+        writer.host.group.start_soon(other_task)
+        await anyio.lowlevel.checkpoint()
         cpu.error = error
         with pytest.raises(kind, match=text):
             await writer.flush(FlushType.MEMTABLE)
         assert isinstance(writer.durability.problem, kind)
+        await anyio.sleep(0.01)
+        assert problems == ([error] if isinstance(error, ShaleError) else [None]), "set before other tasks are ended"
         with pytest.raises(kind):
             await put(writer, b"b")
         with pytest.raises(kind):

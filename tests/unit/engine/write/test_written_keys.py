@@ -110,6 +110,8 @@ WRITTEN = [(b"a", 5), (b"a", 2), (b"bb", 9), (b"c", 4), (b"c", 3), (b"c", 1)]
 def test_hidden_writes_are_left_out(hidden: Writes, before: int) -> None:
     left = without(rows_of(*WRITTEN, before=before), hidden)
     assert writes_of(left) == [write for write in WRITTEN if write not in hidden]
+    columns = (left.seq, left.flags, left.create_ts, left.expire_ts, left.key_offsets[1:], left.val_offsets[1:])
+    assert {len(column) for column in columns} == {len(left)}
     found = anyio.run(newest_writes, [left], 0, ENV)
     assert len(found) == len({key for key, _ in writes_of(left)})
 
