@@ -56,6 +56,17 @@ def test_a_loop_of_writes_gives_way_every_other_millisecond(write: Write) -> Non
     anyio.run(scenario)
 
 
+@pytest.mark.parametrize(("now_ms", "waits"), [(1, 0), (2, 1)])
+def test_the_first_write_gives_way_like_all_others(now_ms: int, waits: int) -> None:
+    async def scenario() -> None:
+        parts = await make_clocked(ManualClock(now_ms))
+        call = Stepped(parts.pipeline.put(b"k", b"v"))
+        await call
+        assert call.waits == waits
+
+    anyio.run(scenario)
+
+
 def test_after_a_wal_file_other_tasks_had_their_turn() -> None:
     async def scenario() -> None:
         clock = ManualClock()

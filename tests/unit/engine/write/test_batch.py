@@ -167,6 +167,19 @@ def test_the_longest_value(monkeypatch: pytest.MonkeyPatch) -> None:
             call()
 
 
+async def test_a_write_that_is_awaited_says_so_whatever_it_is() -> None:
+    batch = WriteBatch()
+    for call in (
+        lambda: batch.put(b"k", b"v"),
+        lambda: batch.put(b"k", b"v", ttl=5),
+        lambda: batch.delete(b"k"),
+        lambda: batch.merge(b"k", b"v"),
+        lambda: batch.put(bytearray(b"k"), b"v"),
+    ):
+        with pytest.raises(WrongType, match="a write of a batch was awaited"):
+            await call()
+
+
 def test_what_is_no_batch_is_refused() -> None:
     batch = WriteBatch()
     assert require_batch(batch) is batch

@@ -220,6 +220,27 @@ def test_nothing_is_kept_without_a_window() -> None:
     anyio.run(run)
 
 
+def test_memtables_are_dropped_with_the_last_window_that_needs_them() -> None:
+    tables = [table_of((b"a", 1)), table_of((b"b", 2)), Memtable()]
+    logs = [weakref.ref(table.log.seqs) for table in tables]
+    history = CommitHistory(tables[0], 1 << 20)
+    first = history.begin(0)
+    history.set_active(tables[1])
+    second = history.begin(1)
+    history.set_active(tables[2])
+    del tables
+    gc.collect()
+    assert [log() is None for log in logs] == [False, False, False]
+    first.close()
+    history.forget()
+    gc.collect()
+    assert [log() is None for log in logs] == [True, False, False]
+    second.close()
+    history.forget()
+    gc.collect()
+    assert [log() is None for log in logs] == [True, True, False]
+
+
 def test_a_table_from_before_the_oldest_window_is_not_kept() -> None:
     async def run() -> None:
         tables = [table_of((b"a", 1)), table_of((b"b", 2)), table_of((b"c", 3))]

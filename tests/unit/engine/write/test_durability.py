@@ -1,5 +1,6 @@
 """The frontiers of a writer: how they move, what stops them, and whom each change wakes."""
 
+import gc
 from collections.abc import Awaitable, Callable
 
 import anyio
@@ -233,6 +234,24 @@ def test_a_row_is_acknowledged_with_its_own_file_and_with_no_other() -> None:
         assert await acknowledged(tracker, 10) == dict.fromkeys((1, 2, 3, 4, 5, 7, 8, 9), "written")
 
     anyio.run(scenario)
+
+
+def test_files_below_the_frontier_are_forgotten() -> None:
+    dropped: list[int] = []
+
+    class Counted(int):
+        def __del__(self) -> None:
+            dropped.append(int(self))
+
+    tracker = LandedDurability()
+    for first, last in ((1, 2), (3, 5), (6, 8)):
+        tracker.put_begun(first, Counted(last))
+    for first in (6, 3, 1):
+        tracker.put_ended(first, is_written=True)
+    for seq, expected in ((2, [2]), (4, [2]), (5, [2, 5]), (8, [2, 5, 8])):
+        tracker.advance_durable(seq)
+        gc.collect()
+        assert sorted(dropped) == expected
 
 
 @pytest.mark.parametrize("change", [lambda each: each.fail(FENCED), lambda each: each.end(FENCED)])

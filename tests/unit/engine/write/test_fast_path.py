@@ -57,6 +57,20 @@ def test_the_first_put_of_a_millisecond_has_stamps_after_a_burst(before: int, pr
     anyio.run(scenario)
 
 
+@pytest.mark.parametrize(("rows", "prepared"), [(6, 0), (7, 8 + 8)])
+def test_rows_of_other_writes_count_as_a_burst(rows: int, prepared: int) -> None:
+    async def scenario() -> None:
+        parts = await make_clocked(ManualClock())
+        batch = WriteBatch()
+        for number in range(rows):
+            batch.put(b"%d" % number, b"v")
+        await parts.pipeline.write(batch)
+        await puts(parts, 1)
+        assert stamped_end(parts) == prepared
+
+    anyio.run(scenario)
+
+
 def test_a_burst_goes_on_in_the_next_millisecond() -> None:
     async def scenario() -> None:
         clock = ManualClock()
