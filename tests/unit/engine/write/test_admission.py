@@ -168,7 +168,7 @@ def test_a_write_waits_once_the_unflushed_bytes_are_at_their_limit(
 @pytest.mark.parametrize("kind", ["batch", "columns", "delete"])
 def test_each_kind_of_write_sends_the_next_one_to_the_limit(kind: str) -> None:
     def large(pipeline: WritePipeline) -> Awaitable[object]:
-        key = bytes(499)
+        key = bytes(500 - (ROW if kind != "delete" else ROW_OVERHEAD_BYTES))
         if kind == "batch":
             return pipeline.write(one_row(key))
         return pipeline.write_columns(columns(key), None) if kind == "columns" else pipeline.delete(key)
@@ -176,6 +176,7 @@ def test_each_kind_of_write_sends_the_next_one_to_the_limit(kind: str) -> None:
     async def scenario() -> None:
         parts = await make_clocked(ManualClock(), **LIMITED)
         await large(parts.pipeline)
+        assert parts.pipeline.buffers.active.size_bytes == 500
         with pytest.raises(WriteStalled):
             await parts.pipeline.put(b"k", b"v")
 

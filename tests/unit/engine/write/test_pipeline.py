@@ -208,6 +208,8 @@ def test_flushed_tables_are_handed_to_the_history() -> None:
         await pipeline.forget_flushed([table])
         assert pipeline.history.size_bytes == 1 + 16
         assert window.wrote_any([b"k"])
+        await pipeline.put(b"l", b"v")
+        assert window.wrote_any([b"l"])
 
     anyio.run(scenario)
 
