@@ -236,9 +236,31 @@ def test_memtables_are_dropped_with_the_last_window_that_needs_them() -> None:
     gc.collect()
     assert [log() is None for log in logs] == [True, False, False]
     second.close()
-    history.forget()
+    third = history.begin(2)
     gc.collect()
     assert [log() is None for log in logs] == [True, True, False]
+    third.close()
+    history.set_active(Memtable())
+    gc.collect()
+    assert [log() is None for log in logs] == [True, True, True]
+
+
+def test_hidden_writes_are_forgotten_with_the_last_window() -> None:
+    dropped: list[int] = []
+
+    class Counted(int):
+        def __del__(self) -> None:
+            dropped.append(int(self))
+
+    history = CommitHistory(Memtable(), 1 << 20)
+    history.hide([b"a"], Counted(1))
+    assert dropped == [1], "no window needs it"
+    window = history.begin(1)
+    history.hide([b"a", b"b"], Counted(2))
+    assert dropped == [1]
+    window.close()
+    history.forget()
+    assert dropped == [1, 2]
 
 
 def test_a_table_from_before_the_oldest_window_is_not_kept() -> None:
@@ -304,7 +326,11 @@ def test_parts_are_merged_so_that_few_are_left_and_no_key_is_kept_twice() -> Non
             await flush(history, table)
             table = following
             sizes.append(history.size_bytes // 18)
-            assert window.wrote_any([b"00"])
+            for key in (b"00", b"07"):
+                assert window.wrote_any([key])
+                assert window.wrote_in([KeyRange.half_open(key, key + b"\0")])
+            assert not window.wrote_any([b"071", b"16"])
+            assert not window.wrote_in([KeyRange.half_open(b"071", b"08"), KeyRange.half_open(b"16", None)])
         # 8 | 8 3 | 8 3 1 | 8 3 1, merged | 8 3, merged | 8 3 1 | all
         assert sizes == [8, 11, 12, 12, 11, 12, 16]
 

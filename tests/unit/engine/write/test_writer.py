@@ -40,6 +40,9 @@ class Place:
     def counter(self, name: str, **labels: str) -> float:
         return self.metrics.counter(name, **labels).value
 
+    def gauges(self, *names: str) -> list[float]:
+        return [self.metrics.gauge(f"slatedb_{name}").value for name in names]
+
 
 Scenario = Callable[[Place], Coroutine[Any, Any, None]]
 
@@ -141,6 +144,7 @@ def test_which_rows_are_where_after_a_close(kind: FlushType, *, wal_enabled: boo
         l0 = kind is FlushType.MEMTABLE or (kind is FlushType.WAL and not wal_enabled)
         assert len(writer.manifest.current.tree.l0) == l0
         assert not writer.manifest.current.checkpoints, "its sign of life is removed"
+        assert writer.host.group.cancel_scope.cancel_called
         for call in (writer.pipeline.put(b"k", b"v"), writer.durable(9)):
             with pytest.raises(ClosedError):
                 await call
@@ -170,8 +174,10 @@ def test_a_close_with_a_full_l0_keeps_all_rows(*, wal_enabled: bool, is_waiting:
         with anyio.fail_after(600):
             await writer.close(FlushType.MEMTABLE)
         assert len(writer.manifest.current.tree.l0) == (1 if wal_enabled else 2)
+        place.metrics = Metrics(db="db")
         again = await place.open(wal_enabled=wal_enabled, l0_max_ssts=1, l0_max_ssts_per_key=1)
         assert again.last_seq == 2
+        assert place.gauges("db_l0_ssts") == [1 if wal_enabled else 2]
         await again.abort()
 
     run(scenario)
@@ -268,8 +274,10 @@ def test_a_failure_that_is_no_fence_is_not_counted_as_one() -> None:
         writer = await place.open()
         writer.fail(UnavailableError("the store is away"))
         assert place.counter("slatedb_fenced_total", component="writer") == 0
+        before = sorted(place.store.objects)
         with pytest.raises(UnavailableError):
-            await writer.close(FlushType.WAL)
+            await writer.close(FlushType.NONE)
+        assert sorted(place.store.objects) == before
 
     run(scenario)
 
@@ -340,7 +348,7 @@ def test_a_manifest_that_changes_is_told_to_subscribers_and_shown() -> None:
             await anyio.lowlevel.checkpoint()
             tasks.cancel_scope.cancel()
         assert 1 in woken
-        assert place.metrics.gauge("slatedb_db_l0_ssts").value == 1
+        assert place.gauges("db_l0_ssts") == [1]
         assert place.counter("slatedb_memtable_flush_freezes_total") == 1
         assert [len(writer.views.view.tables), len(writer.manifest.current.tree.l0)] == [1, 1]
         await writer.abort()
@@ -355,6 +363,8 @@ def test_the_listener_of_a_writer_without_a_wal_has_nothing_to_flush() -> None:
         writer.on_wal_file_pending()
         writer.on_wal_flush_requested()
         assert (writer.wal, writer.pipeline.buffers.wal) == (None, None)
+        place.metrics.refresh()
+        assert place.gauges("wal_buffer_bytes", "wal_puts_in_flight") == [0, 0]
         await writer.abort()
 
     run(scenario)

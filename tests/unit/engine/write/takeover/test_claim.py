@@ -90,14 +90,14 @@ async def made(store: MemoryStore, manifest: Manifest | None = None, files: dict
         await store.put(wal_key("db", wal_id), data)
 
 
-async def claim(store: MemoryStore, **options: Any) -> ClaimedDatabase:
+async def claim(store: MemoryStore, metrics: Metrics | None = None, **options: Any) -> ClaimedDatabase:
     return await claim_database(
         ManifestStore(store, "db", ENV),
         WalStore(store, "db", ENV),
         store=store,
         root="db",
         env=ENV,
-        metrics=Metrics(db="db"),
+        metrics=metrics or Metrics(db="db"),
         options=ClaimOptions(**options),
     )
 
@@ -177,7 +177,9 @@ def test_rows_that_are_known_are_not_read_again(known: list[int], asked: set[int
         await made(store, Manifest(replay_after_wal_id=WalId(1), next_wal_sst_id=WalId(3)))
         rows = {wal_id: rows_of_file(wal_id) for wal_id in known}
         store.asked.clear()
-        claimed = await claim(store, wal_rows=rows)
+        metrics = Metrics(db="db")
+        claimed = await claim(store, metrics, wal_rows=rows)
+        assert metrics.counter("slatedb_wal_fence_retries_total").value == 0
         assert claimed.fence_id == 6
         assert seqs(claimed.wal_rows) == {**{wal_id: [wal_id] for wal_id in range(2, 6)}, 6: []}
         read = {wal_id for wal_id in range(1, 6) if wal_key("db", wal_id) in store.asked}
@@ -248,6 +250,23 @@ def test_a_claim_that_was_admitted_takes_no_other_writers_epoch(with_admission: 
         else:
             store.before[f"put {manifest_key('db', 2)}"] = lambda: claim(store)
             assert (await claim(store)).manifest.epoch == 9
+
+    run(scenario)
+
+
+def test_a_writer_that_is_replaced_before_its_fence_is_told_so() -> None:
+    """The newer one has claimed the epoch and not yet written its own fence."""
+
+    async def scenario(store: WatchedStore) -> None:
+        await made(store, Manifest())
+
+        async def replace_it() -> None:
+            stored = await ManifestStore(store, "db", ENV).load()
+            await stored.update(Versioned(stored.id, replace(stored.value, writer_epoch=Epoch(2))))
+
+        store.before[f"put {wal_key('db', 6)}"] = replace_it
+        with pytest.raises(FencedError):
+            await claim(store)
 
     run(scenario)
 
