@@ -158,9 +158,9 @@ def test_which_rows_are_where_after_a_close(kind: FlushType, *, wal_enabled: boo
     run(scenario)
 
 
-@pytest.mark.parametrize("is_waiting", [True, False])
+@pytest.mark.parametrize("is_frozen", [True, False])
 @pytest.mark.parametrize("wal_enabled", [True, False])
-def test_a_close_with_a_full_l0_keeps_all_rows(*, wal_enabled: bool, is_waiting: bool) -> None:
+def test_a_close_with_a_full_l0_keeps_all_rows(*, wal_enabled: bool, is_frozen: bool) -> None:
     """With a WAL they stay in it; without one they go to L0 in spite of its limit."""
 
     async def scenario(place: Place) -> None:
@@ -168,7 +168,7 @@ def test_a_close_with_a_full_l0_keeps_all_rows(*, wal_enabled: bool, is_waiting:
         await put(writer, b"a")
         await writer.flush(FlushType.MEMTABLE)
         await put(writer, b"b")
-        if is_waiting:
+        if is_frozen:
             writer.pipeline.freeze()
             await anyio.sleep(1)
         with anyio.fail_after(600):
