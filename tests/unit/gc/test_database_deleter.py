@@ -228,3 +228,55 @@ def test_while_the_store_cannot_be_asked_only_a_panic_is_believed() -> None:
             await one.delete_if_due()
 
     run(main)
+
+
+@pytest.mark.parametrize(
+    ("intervals_s", "shortest_s"), [((600, 60, 300), 60), ((60, 600, 300), 60), ((), TaskOptions().interval_s)]
+)
+def test_the_marker_is_looked_at_as_often_as_the_most_frequent_task_runs(
+    intervals_s: tuple[float, ...], shortest_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Waits are recorded in place of the time that they would take."""
+
+    async def main() -> None:
+        harness = Harness()
+        await harness.make()
+        metrics = Metrics()
+        database = GcDatabase.at(harness.store, "db", harness.env, metrics, ProtocolOptions())
+        names = ("manifest", "wal", "compacted", "compactions", "detach", "staged", "wal_fence")
+        tasks = dict.fromkeys(names) | dict(
+            zip(names, (TaskOptions(interval_s=each) for each in intervals_s), strict=False)
+        )
+        one = DatabaseDeleter(database, lambda: GcOptions(**tasks), GcMetrics(metrics))  # type: ignore[arg-type]
+        waits: list[float] = []
+
+        async def wait(seconds: float) -> None:
+            waits.append(seconds)
+            raise ProtocolPanic("the test ends here")
+
+        monkeypatch.setattr("shale.gc.database_deleter.anyio.sleep", wait)
+        with pytest.raises(ProtocolPanic, match="the test ends here"):
+            await one.watch(anyio.CancelScope())
+        assert waits == [shortest_s]
+
+    run(main)
+
+
+def test_the_time_of_the_marker_is_a_metric() -> None:
+    async def main() -> None:
+        harness = Harness()
+        await harness.make()
+        metrics = Metrics()
+        database = GcDatabase.at(harness.store, "db", harness.env, metrics, ProtocolOptions())
+        one = DatabaseDeleter(database, GcOptions, GcMetrics(metrics))
+
+        def marked_s() -> float | None:
+            return metrics.registry.get_sample_value("slatedb_db_destroyed_timestamp_seconds", {"db": ""})
+
+        await one.delete_if_due()
+        assert marked_s() == 0
+        mark = await destroy_later(harness.target())
+        await one.delete_if_due()
+        assert marked_s() == mark.destroyed_at_s
+
+    run(main)

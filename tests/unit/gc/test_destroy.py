@@ -9,7 +9,13 @@ import pytest
 from shale.clones.clone import create_clone
 from shale.clones.database_catalog import DatabaseCatalog
 from shale.clones.request import CloneRequest, CloneSource
-from shale.errors import FencedError, InvalidDbState, InvalidDeletion, InvalidRequestError, UnavailableError
+from shale.errors import (
+    FencedError,
+    InvalidDbState,
+    InvalidDeletion,
+    InvalidRequestError,
+    UnavailableError,
+)
 from shale.format.names import boundary_key, destroyed_key
 from shale.gc.hard_destroy import destroy, plan_destroy
 from shale.protocol.checkpoints import create_checkpoint

@@ -1,6 +1,8 @@
 """The objects that a destroy deletes, decided from listings: docs/reference/protocol.md 8.8."""
 
 import string
+from dataclasses import replace
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -8,9 +10,18 @@ from hypothesis import strategies as st
 
 from shale.errors import InvalidDeletion
 from shale.format.names import compactions_key, manifest_key, sst_key, wal_key
-from shale.gc.destroy_plan import DeletionStage, DestroyPlan, objects_to_delete, require_own_objects, sealed
+from shale.gc.destroy_plan import (
+    DeletionStage,
+    DestroyPlan,
+    ObjectToDelete,
+    live_checkpoints,
+    objects_to_delete,
+    require_no_checkpoints,
+    require_own_objects,
+    sealed,
+)
 from shale.store.port import ObjectMeta
-from shale.types import Epoch, Manifest
+from shale.types import Checkpoint, Epoch, Manifest, ManifestId
 from tests.unit.gc.values import checkpoint, ulid
 
 SST = str(ulid(7))
@@ -137,3 +148,100 @@ def test_nothing_outside_the_root_is_ever_named(root: str, rest: str, in_front: 
     except InvalidDeletion:
         return
     assert all(each.key.startswith(f"{root}/") and ".." not in each.key.split("/") for each in found)
+
+
+def named(number: int, name: str | None = None, *, expire_s: int = 0) -> Checkpoint:
+    return Checkpoint(id=UUID(int=number), manifest_id=ManifestId(1), expire_s=expire_s, create_s=1, name=name)
+
+
+def test_live_checkpoints_are_those_of_readers_and_clones() -> None:
+    checkpoints = (
+        named(1),
+        named(2, "n", expire_s=9),
+        named(3, expire_s=10),
+        named(4, "writer:3"),
+        named(5, "writers"),
+    )
+    manifest = Manifest(checkpoints=checkpoints)
+    assert [each.id.int for each in live_checkpoints(manifest, 9_000)] == [1, 3, 5]
+    assert [each.id.int for each in live_checkpoints(manifest, 8_999)] == [1, 2, 3, 5]
+
+
+@pytest.mark.parametrize(("root", "place"), [("db", "db"), ("", "/")])
+@pytest.mark.parametrize(("count", "more"), [(1, ""), (10, ""), (11, ", ...")])
+def test_obstacles_name_the_place_and_ten_of_what_is_there(root: str, place: str, count: int, more: str) -> None:
+    checkpoints = tuple(named(number, f"n{number}" if number % 2 else None) for number in range(1, count + 1))
+    shown = ", ".join(f"{each.id}{f' ({each.name})' if each.name else ''}" for each in checkpoints[:10])
+    about = f"{place} has {count} live checkpoints, which clones or readers may need: {shown}{more}"
+    with pytest.raises(InvalidDeletion) as caught:
+        require_no_checkpoints(root, Manifest(checkpoints=checkpoints), 0)
+    assert str(caught.value) == about
+    foreign = tuple(ObjectToDelete(f"x{number}", 1, DeletionStage.OTHER) for number in range(count))
+    others = ", ".join(f"x{number}" for number in range(min(count, 10)))
+    about_others = f"{count} objects below {place} are not the database's own: {others}{more}"
+    plan = DestroyPlan(root=root, manifest_id=1, is_begun=False, objects=foreign, checkpoints=checkpoints)
+    with pytest.raises(InvalidDeletion) as caught:
+        require_own_objects(plan)
+    assert str(caught.value) == about_others
+    assert plan.obstacles() == (about, about_others)
+    assert replace(plan, checkpoints=()).obstacles() == (about_others,)
+    require_own_objects(replace(plan, objects=()))
+    require_no_checkpoints(root, Manifest(), 0)
+
+
+def test_the_size_and_the_newest_time_of_a_plan() -> None:
+    objects = tuple(ObjectToDelete(f"k{ms}", ms, DeletionStage.WAL, last_modified_ms=ms) for ms in (3, 9, 4))
+    plan = DestroyPlan(root="db", manifest_id=1, is_begun=False, objects=objects)
+    assert (plan.size, plan.newest_ms) == (16, 9)
+    assert (replace(plan, objects=()).size, replace(plan, objects=()).newest_ms) == (0, None)
+
+
+def test_stages_and_sizes_of_everything_below_the_root() -> None:
+    keys = {
+        sst_key("db", ulid(1)): DeletionStage.COMPACTED,
+        wal_key("db", 2): DeletionStage.WAL,
+        compactions_key("db", 3): DeletionStage.COMPACTIONS,
+        "db/compaction_records/x.json": DeletionStage.COMPACTION_RECORDS,
+        "db/manifest/notes": DeletionStage.MANIFEST,
+        "db/gc/manifest.boundary": DeletionStage.GC,
+        "db/.shale-preflight/x": DeletionStage.PREFLIGHT,
+        "db/.shale-preflight/x/y/z": DeletionStage.PREFLIGHT,
+        manifest_key("db", 4): DeletionStage.LATEST_MANIFEST,
+        "db/.destroyed": DeletionStage.MARKER,
+        "db/other/x": DeletionStage.OTHER,
+        "db/preflight/x": DeletionStage.OTHER,
+        "db/marker": DeletionStage.OTHER,
+        "db/manifest": DeletionStage.OTHER,
+    }
+    metas = [ObjectMeta(key, number, 100 + number) for number, key in enumerate(keys, 1)]
+    found = objects_to_delete("db", metas)
+    assert {each.key: each.stage for each in found} == keys
+    assert [(each.stage, each.key) for each in found] == sorted((stage, key) for key, stage in keys.items())
+    assert {(each.key, each.size, each.last_modified_ms) for each in found} == {
+        (meta.key, meta.size, meta.last_modified_ms) for meta in metas
+    }
+    assert {each.stage.namespace for each in found} == {
+        "compacted", "wal", "compactions", "compaction_records", "manifest", "gc", "preflight", "marker", "other"
+    }  # fmt: skip
+
+
+def test_files_of_the_wal_go_before_those_in_its_own_store() -> None:
+    found = objects_to_delete("db", listed(wal_key("db", 9)), listed(wal_key("db", 1), wal_key("db", 2)))
+    assert [(each.key, each.in_wal_store) for each in found] == [
+        (wal_key("db", 9), False), (wal_key("db", 1), True), (wal_key("db", 2), True)
+    ]  # fmt: skip
+
+
+def test_manifests_without_a_number_are_never_the_latest() -> None:
+    keys = ["db/manifest/7.manifest", "db/manifest/z"]
+    assert {each.stage for each in objects_to_delete("db", listed(*keys))} == {DeletionStage.MANIFEST}
+    first = objects_to_delete("db", listed(manifest_key("db", 1), *keys))
+    assert [each.stage for each in first if each.key == manifest_key("db", 1)] == [DeletionStage.LATEST_MANIFEST]
+
+
+def test_the_root_of_a_store_can_be_a_database() -> None:
+    found = objects_to_delete("", listed("manifest/00000000000000000001.manifest", ".destroyed", ".deleting"))
+    assert [(each.key, each.stage) for each in found] == [
+        ("manifest/00000000000000000001.manifest", DeletionStage.LATEST_MANIFEST),
+        (".destroyed", DeletionStage.MARKER),
+    ]

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from shale.gc.planner import (
+    RECORD_MIN_AGE_MS,
     Cutoff,
     SstFile,
     cutoff_for_ssts,
@@ -16,10 +17,12 @@ from shale.gc.planner import (
     plan_compactions_gc,
     plan_detach,
     plan_manifest_gc,
+    plan_records_gc,
     plan_wal_gc,
 )
 from shale.protocol.versioned import VersionMeta
 from shale.protocol.wal_store import WalFile
+from shale.store.port import ObjectMeta
 from shale.types import (
     Compaction,
     Compactions,
@@ -229,3 +232,34 @@ def clone(*parents: object, initialized: bool = True) -> Manifest:
 )
 def test_detach_plan(latest: Manifest, checkpointed: list[Manifest], paths: list[str]) -> None:
     assert [parent.path for parent in plan_detach(latest, checkpointed)] == paths
+
+
+@pytest.mark.parametrize(
+    ("min_age_ms", "age_ms", "is_old"),
+    [
+        (0, RECORD_MIN_AGE_MS, False),
+        (0, RECORD_MIN_AGE_MS + 1, True),
+        (RECORD_MIN_AGE_MS + 5, RECORD_MIN_AGE_MS + 5, False),
+        (RECORD_MIN_AGE_MS + 5, RECORD_MIN_AGE_MS + 6, True),
+    ],
+)
+def test_a_record_is_kept_for_a_week_or_longer(min_age_ms: int, age_ms: int, is_old: bool) -> None:
+    now_ms = 10 * RECORD_MIN_AGE_MS
+    old, active = (ObjectMeta(f"k{number}", 1, now_ms - age_ms) for number in range(2))
+    records = [(ulid(1), old), (ulid(2), active)]
+    planned = plan_records_gc(records, active={ulid(2)}, now_ms=now_ms, min_age_ms=min_age_ms)
+    assert planned == ((old,) if is_old else ())
+
+
+@pytest.mark.parametrize("followed", [None, 0, 1, 9])
+def test_followers_and_replays_together(followed: int | None) -> None:
+    plan = plan_wal_gc(
+        [wal(id_) for id_ in range(1, 10)],
+        latest=wal_state(7, 9),
+        checkpointed=[wal_state(2, 4)],
+        oldest_followed_wal_id=followed,
+        fences=False,
+        now_ms=NOW_MS,
+        min_age_ms=MIN_AGE_MS,
+    )
+    assert [file.id for file in plan] == [id_ for id_ in (1, 2, 4, 5, 6) if followed is None or id_ <= followed]

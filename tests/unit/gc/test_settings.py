@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from shale.errors import InvalidRequestError
-from shale.gc.options import FENCE_MIN_AGE_S, GcOptions, Task, TaskOptions
+from shale.gc.options import DAY_S, FENCE_MIN_AGE_S, GcOptions, Task, TaskOptions, options_for
+from shale.protocol.options import MissingBoundary, ProtocolOptions
 from shale.service.config.settings import load_settings
 from shale.service.config.settings_error import SettingsError
 from shale_gc.settings import GcSettings
@@ -79,3 +80,82 @@ def test_a_version_is_not_believed_for_longer_than_it_is_kept() -> None:
 def test_mistakes_are_named(argv: tuple[str, ...], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         options(*argv)
+
+
+@pytest.mark.parametrize(
+    ("name", "task"), [("manifest", Task.MANIFEST), ("wal_fence", Task.WAL_FENCE), ("wal-fence", Task.WAL_FENCE)]
+)
+def test_names_of_tasks(name: str, task: Task) -> None:
+    assert Task.named(name) is task
+    with pytest.raises(InvalidRequestError, match="'walfence' is none of manifest, wal, wal_fence, compacted, "):
+        Task.named("walfence")
+
+
+@pytest.mark.parametrize(("interval_s", "min_age_s"), [(0, 1), (-1, 1), (1, -0.001)])
+def test_times_of_a_task_that_are_refused(interval_s: float, min_age_s: float) -> None:
+    with pytest.raises(InvalidRequestError, match="positive interval and no negative min_age"):
+        TaskOptions(interval_s=interval_s, min_age_s=min_age_s)
+
+
+def test_the_shortest_times_of_a_task() -> None:
+    assert TaskOptions(interval_s=0.001, min_age_s=0).min_age_ms == 0
+    assert TaskOptions(min_age_s=1.5).min_age_ms == 1500
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "grace_s", "words"), [(0, 1, "delete_concurrency"), (1, -1, "delete_grace_period")]
+)
+def test_options_that_are_refused(concurrency: int, grace_s: float, words: str) -> None:
+    with pytest.raises(InvalidRequestError, match=words):
+        GcOptions(delete_concurrency=concurrency, delete_grace_period_s=grace_s)
+    assert GcOptions(delete_concurrency=1, delete_grace_period_s=0).delete_grace_period_s == 0
+    assert GcOptions(delete_grace_period_s=None).delete_grace_period_s is None
+
+
+SHORT, DRY = TaskOptions(min_age_s=10), TaskOptions(min_age_s=1, dry_run=True)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "compactions", "staleness_s"),
+    [
+        (SHORT, SHORT, 5),
+        (SHORT, None, 5),
+        (None, SHORT, 5),
+        (SHORT, DRY, 5),
+        (TaskOptions(min_age_s=120), TaskOptions(min_age_s=118), 59),
+        (TaskOptions(min_age_s=120), TaskOptions(min_age_s=122), 60),
+        (DRY, None, 60),
+        (None, None, 60),
+    ],
+)
+def test_a_version_is_known_for_half_of_the_time_that_it_is_kept(
+    manifest: TaskOptions | None, compactions: TaskOptions | None, staleness_s: float
+) -> None:
+    protocol = GcOptions(manifest=manifest, compactions=compactions).protocol()
+    assert protocol == ProtocolOptions(component="gc", probe_max_staleness_s=staleness_s)
+
+
+def test_options_of_the_protocol_are_passed_on() -> None:
+    chosen = GcOptions(
+        probe_max_staleness_s=9.5,
+        manifest=SHORT,
+        missing_boundary=MissingBoundary.ZERO,
+        boundary_files_enabled=False,
+        manifest_write_version=1,
+    )
+    assert chosen.protocol() == ProtocolOptions(
+        component="gc",
+        probe_max_staleness_s=9.5,
+        missing_boundary=MissingBoundary.ZERO,
+        boundary_files_enabled=False,
+        manifest_write_version=1,
+    )
+
+
+def test_options_of_chosen_tasks() -> None:
+    chosen = options_for({Task.WAL: None, Task.WAL_FENCE: None, Task.MANIFEST: 7.0})
+    assert chosen.enabled == (Task.MANIFEST, Task.WAL, Task.WAL_FENCE)
+    assert [options.min_age_s for task in chosen.enabled if (options := chosen.task(task))] == [7, 300, 7 * DAY_S]
+    assert (chosen.delete_grace_period_s, chosen.boundary_files_enabled) == (None, True)
+    other = options_for({}, boundary_files_enabled=False, delete_grace_period_s=5.0)
+    assert (other.enabled, other.delete_grace_period_s, other.boundary_files_enabled) == ((), 5.0, False)
