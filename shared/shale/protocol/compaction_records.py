@@ -4,7 +4,6 @@ They inform, and bound the attempts at a job; no row depends on them.  So a writ
 record that cannot be written is logged and left out.
 """
 
-import itertools
 from collections.abc import AsyncIterator, Sequence
 
 from shale.compaction.records import CompactionRecord, RecordChange, decode_record, encode_record
@@ -48,7 +47,9 @@ class CompactionRecords:
             return None
 
     async def _change(self, compaction_id: Ulid, change: RecordChange) -> CompactionRecord:
-        for tries in itertools.count(1):
+        tries = 0
+        while True:
+            tries += 1
             stored, mode = await self._read(compaction_id)
             changed = change(stored if stored is not None else CompactionRecord(id=compaction_id))
             if changed == stored:
@@ -59,7 +60,6 @@ class CompactionRecords:
             except (AlreadyExists, Precondition):
                 continue
             return changed
-        raise AssertionError("the loop does not end")
 
     async def pages(self) -> AsyncIterator[Sequence[tuple[Ulid, ObjectMeta]]]:
         """Yield pages of all records; objects with other names are skipped."""
