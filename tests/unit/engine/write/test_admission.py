@@ -13,7 +13,7 @@ from shale.errors import ClosedError, InvalidClockTick, InvalidRequestError, Inv
 from shale.kernels.rows import entries_from_rows, rows_from_entries
 from shale.types import FLAG_CREATE_TS, Entry, KeyRange, Manifest, Seq, WalId
 from tests.clocks import START_MS, ManualClock
-from tests.unit.engine.write.clocked import Stepped, make_clocked
+from tests.unit.engine.write.timing import Stepped, make_clocked
 from tests.unit.engine.writer_parts import make_parts
 
 START_S = START_MS // 1000

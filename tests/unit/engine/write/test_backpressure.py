@@ -16,7 +16,7 @@ from shale.engine.write.durability import DurabilityTracker
 from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import ClosedError, FencedError, WriteStalled
 from shale.testing.virtual_loop import VirtualLoop
-from tests.unit.engine.write.virtual_time import in_virtual_time, virtual_env
+from tests.unit.engine.write.timing import in_virtual_time, virtual_env
 
 LIMITED = DbOptions(max_unflushed_bytes=100, l0_sst_size_bytes=50)
 

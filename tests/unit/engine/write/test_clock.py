@@ -8,7 +8,7 @@ from shale.engine.write.clock import DbClock
 from shale.env import Clock, Env, InlineCpu
 from shale.errors import InvalidClockTick
 from shale.testing.virtual_loop import VirtualLoop
-from tests.unit.engine.write.virtual_time import in_virtual_time
+from tests.unit.engine.write.timing import in_virtual_time
 
 
 class ReadClock(Clock):

@@ -245,6 +245,22 @@ def test_memtables_are_dropped_with_the_last_window_that_needs_them() -> None:
     assert [log() is None for log in logs] == [True, True, True]
 
 
+def test_a_flush_after_the_last_window_keeps_nothing() -> None:
+    async def run() -> None:
+        first, second = table_of(*((b"%d" % number, number + 1) for number in range(5))), table_of((b"a", 6))
+        history = CommitHistory(first, 1 << 20)
+        window = history.begin(0)
+        history.set_active(second)
+        await flush(history, first)
+        assert history.size_bytes == 5 * 17
+        history.set_active(Memtable())
+        window.close()
+        await flush(history, second)
+        assert history.size_bytes == 0
+
+    anyio.run(run)
+
+
 def test_hidden_writes_are_forgotten_with_the_last_window() -> None:
     dropped: list[int] = []
 

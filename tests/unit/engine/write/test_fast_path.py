@@ -14,7 +14,7 @@ from shale.kernels.rows import Rows, entries_from_rows, rows_from_entries
 from shale.merge_operators import concatenate
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry, KeyRange
 from tests.clocks import START_MS, ManualClock
-from tests.unit.engine.write.clocked import Stepped, make_clocked
+from tests.unit.engine.write.timing import Stepped, make_clocked
 from tests.unit.engine.writer_parts import Parts
 
 

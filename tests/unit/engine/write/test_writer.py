@@ -1,66 +1,27 @@
 """A writer alone, in virtual time: what waits for what, how it flushes and closes, and what a failure ends."""
 
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from shale.engine.location import ConnectedDatabase
-from shale.engine.open import open_writer
-from shale.engine.options import DbOptions, FlushType
+from shale.engine.options import FlushType
 from shale.engine.write.batch import WriteBatch
-from shale.engine.write.writer import Writer
 from shale.env import Env, InlineCpu
-from shale.errors import ClosedError, FencedError, ProtocolPanic, ShaleError, UnavailableError, WalDisabled
+from shale.errors import FencedError, ProtocolPanic, ShaleError, UnavailableError, WalDisabled
 from shale.kernels.rows import Rows
-from shale.store.memory import MemoryStore
-from shale.telemetry.metrics import Metrics
-from shale.testing.virtual_loop import VirtualLoop
 from shale.types import KeyRange
-from tests.unit.engine.write.virtual_time import in_virtual_time, virtual_env
+from tests.unit.engine.write.timing import VirtualPlace, put, run_writers
 
 T = TypeVar("T")
-
-
-class Place:
-    """A database in memory, the time, and the metrics of its writers."""
-
-    def __init__(self, loop: VirtualLoop) -> None:
-        self.loop = loop
-        self.store = MemoryStore()
-        self.env = virtual_env(loop)
-        self.metrics = Metrics(db="db")
-
-    async def open(self, **options: Any) -> Writer:
-        chosen = DbOptions(**{"flush_interval_s": None, "manifest_poll_interval_s": 1e6, **options})
-        return await open_writer(ConnectedDatabase(self.store, "db"), chosen, env=self.env, metrics=self.metrics)
-
-    def counter(self, name: str, **labels: str) -> float:
-        return self.metrics.counter(name, **labels).value
-
-    def gauges(self, *names: str) -> list[float]:
-        return [self.metrics.gauge(f"slatedb_{name}").value for name in names]
-
-
-Scenario = Callable[[Place], Coroutine[Any, Any, None]]
-
-
-def run(scenario: Scenario) -> None:
-    in_virtual_time(lambda loop: scenario(Place(loop)))
-
-
-async def put(writer: Writer, *keys: bytes) -> int:
-    for key in keys:
-        await writer.pipeline.put(key, b"value")
-    return writer.last_seq
 
 
 def test_a_caller_that_waits_gets_its_flush_at_once() -> None:
     """Without the caller, an adaptive writer flushes when its idle interval is over."""
 
-    async def scenario(place: Place) -> None:
+    async def scenario(place: VirtualPlace) -> None:
         writer = await place.open(flush_interval_s=0.0)
         begun = place.loop.time()
         await writer.durable(await put(writer, b"k"))
@@ -73,11 +34,11 @@ def test_a_caller_that_waits_gets_its_flush_at_once() -> None:
         assert place.loop.time() > begun
         await writer.close(FlushType.NONE)
 
-    run(scenario)
+    run_writers(scenario)
 
 
 def test_without_a_wal_a_write_is_durable_with_its_flush() -> None:
-    async def scenario(place: Place) -> None:
+    async def scenario(place: VirtualPlace) -> None:
         writer = await place.open(wal_enabled=False)
         seq = await put(writer, b"k")
         with pytest.raises(WalDisabled):
@@ -90,12 +51,12 @@ def test_without_a_wal_a_write_is_durable_with_its_flush() -> None:
         assert writer.durability.durable_seq == 1
         await writer.close(FlushType.MEMTABLE)
 
-    run(scenario)
+    run_writers(scenario)
 
 
 @pytest.mark.parametrize("kind", FlushType)
 def test_what_a_flush_leaves_behind(kind: FlushType) -> None:
-    async def scenario(place: Place) -> None:
+    async def scenario(place: VirtualPlace) -> None:
         writer = await place.open()
         await put(writer, b"a", b"b")
         before = writer.manifest.id
@@ -108,12 +69,12 @@ def test_what_a_flush_leaves_behind(kind: FlushType) -> None:
         assert place.counter("slatedb_memtable_flush_flush_requests_total") == 1
         await writer.close(FlushType.NONE)
 
-    run(scenario)
+    run_writers(scenario)
 
 
 @pytest.mark.parametrize("kind", [FlushType.WAL, FlushType.MEMTABLE])
 def test_a_flush_does_not_wait_for_a_commit_that_was_refused(kind: FlushType) -> None:
-    async def scenario(place: Place) -> None:
+    async def scenario(place: VirtualPlace) -> None:
         writer = await place.open(enforce_visible_range=KeyRange.half_open(b"a", b"c"))
         await put(writer, b"a")
         batch = WriteBatch()
@@ -126,89 +87,22 @@ def test_a_flush_does_not_wait_for_a_commit_that_was_refused(kind: FlushType) ->
         with anyio.fail_after(60):
             await writer.close(kind)
 
-    run(scenario)
-
-
-@pytest.mark.parametrize("kind", FlushType)
-@pytest.mark.parametrize("wal_enabled", [True, False])
-def test_which_rows_are_where_after_a_close(kind: FlushType, *, wal_enabled: bool) -> None:
-    """Without a WAL, a close that shall flush it flushes the memtable."""
-
-    async def scenario(place: Place) -> None:
-        writer = await place.open(wal_enabled=wal_enabled)
-        await put(writer, b"a", b"b")
-        assert not writer.is_closed
-        await writer.close(kind)
-        assert writer.is_closed
-        assert writer.views.fast_point is None
-        l0 = kind is FlushType.MEMTABLE or (kind is FlushType.WAL and not wal_enabled)
-        assert len(writer.manifest.current.tree.l0) == l0
-        assert not writer.manifest.current.checkpoints, "its sign of life is removed"
-        assert writer.host.group.cancel_scope.cancel_called
-        for call in (writer.pipeline.put(b"k", b"v"), writer.durable(9)):
-            with pytest.raises(ClosedError):
-                await call
-        with pytest.raises(ClosedError, match="the database is closed: open it again"):
-            writer.check_readable()
-        again = await place.open(wal_enabled=wal_enabled)
-        assert (again.last_seq == 2) == (kind is not FlushType.NONE)
-        assert len(again.pipeline.buffers.active) == (2 if kind is FlushType.WAL and wal_enabled else 0)
-        await again.close(FlushType.NONE)
-
-    run(scenario)
-
-
-@pytest.mark.parametrize("is_frozen", [True, False])
-@pytest.mark.parametrize("wal_enabled", [True, False])
-def test_a_close_with_a_full_l0_keeps_all_rows(*, wal_enabled: bool, is_frozen: bool) -> None:
-    """With a WAL they stay in it; without one they go to L0 in spite of its limit."""
-
-    async def scenario(place: Place) -> None:
-        writer = await place.open(wal_enabled=wal_enabled, l0_max_ssts=1, l0_max_ssts_per_key=1)
-        await put(writer, b"a")
-        await writer.flush(FlushType.MEMTABLE)
-        await put(writer, b"b")
-        if is_frozen:
-            writer.pipeline.freeze()
-            await anyio.sleep(1)
-        with anyio.fail_after(600):
-            await writer.close(FlushType.MEMTABLE)
-        assert len(writer.manifest.current.tree.l0) == (1 if wal_enabled else 2)
-        place.metrics = Metrics(db="db")
-        again = await place.open(wal_enabled=wal_enabled, l0_max_ssts=1, l0_max_ssts_per_key=1)
-        assert again.last_seq == 2
-        assert place.gauges("db_l0_ssts") == [1 if wal_enabled else 2]
-        await again.abort()
-
-    run(scenario)
-
-
-def test_an_abort_writes_nothing() -> None:
-    async def scenario(place: Place) -> None:
-        writer = await place.open()
-        await put(writer, b"a")
-        before = sorted(place.store.objects)
-        await writer.abort()
-        assert sorted(place.store.objects) == before
-        with pytest.raises(ClosedError):
-            await writer.durable(1)
-
-    run(scenario)
+    run_writers(scenario)
 
 
 def test_the_clock_of_a_database_never_shows_less_than_its_newest_commit() -> None:
-    async def scenario(place: Place) -> None:
+    async def scenario(place: VirtualPlace) -> None:
         writer = await place.open()
         assert writer.clock_ms() == place.env.clock.now_ms()
         writer.pipeline.clock.last_tick = place.env.clock.now_ms() + 5
         assert writer.clock_ms() == place.env.clock.now_ms() + 5
         await writer.abort()
 
-    run(scenario)
+    run_writers(scenario)
 
 
 def test_sequence_numbers_of_flushed_and_of_unflushed_rows_are_known_by_time() -> None:
-    async def scenario(place: Place) -> None:
+    async def scenario(place: VirtualPlace) -> None:
         writer = await place.open()
         seconds = []
         for number in range(3):
@@ -220,11 +114,11 @@ def test_sequence_numbers_of_flushed_and_of_unflushed_rows_are_known_by_time() -
         assert writer.sequence_tracker().points == list(zip((1, 2, 3), seconds, strict=True))
         await writer.abort()
 
-    run(scenario)
+    run_writers(scenario)
 
 
 def test_replayed_parts_are_merged_after_a_second() -> None:
-    async def scenario(place: Place) -> None:
+    async def scenario(place: VirtualPlace) -> None:
         writer = await place.open()
         for key in (b"a", b"b", b"c"):
             await writer.pipeline.put(key, bytes(2 << 20))
@@ -241,11 +135,11 @@ def test_replayed_parts_are_merged_after_a_second() -> None:
         assert place.loop.time() < begun + 1.5
         await again.abort()
 
-    run(scenario)
+    run_writers(scenario)
 
 
 def test_a_fenced_writer_is_counted_once_and_acknowledges_nothing_more() -> None:
-    async def scenario(place: Place) -> None:
+    async def scenario(place: VirtualPlace) -> None:
         writer = await place.open()
         await put(writer, b"a")
         assert writer.views.fast_point is not None
@@ -266,11 +160,11 @@ def test_a_fenced_writer_is_counted_once_and_acknowledges_nothing_more() -> None
         with pytest.raises(FencedError):
             await writer.close(FlushType.WAL)
 
-    run(scenario)
+    run_writers(scenario)
 
 
 def test_a_failure_that_is_no_fence_is_not_counted_as_one() -> None:
-    async def scenario(place: Place) -> None:
+    async def scenario(place: VirtualPlace) -> None:
         writer = await place.open()
         writer.fail(UnavailableError("the store is away"))
         assert place.counter("slatedb_fenced_total", component="writer") == 0
@@ -279,7 +173,7 @@ def test_a_failure_that_is_no_fence_is_not_counted_as_one() -> None:
             await writer.close(FlushType.NONE)
         assert sorted(place.store.objects) == before
 
-    run(scenario)
+    run_writers(scenario)
 
 
 class BrokenCpu(InlineCpu):
@@ -301,7 +195,7 @@ class BrokenCpu(InlineCpu):
     ],
 )
 def test_the_first_error_of_a_task_ends_the_writer(error: Exception, kind: type[ShaleError], text: str) -> None:
-    async def scenario(place: Place) -> None:
+    async def scenario(place: VirtualPlace) -> None:
         cpu = BrokenCpu()
         place.env = Env(place.env.clock, place.env.rng, cpu)
         writer = await place.open()
@@ -327,11 +221,11 @@ def test_the_first_error_of_a_task_ends_the_writer(error: Exception, kind: type[
         with pytest.raises(kind):
             await writer.close(FlushType.MEMTABLE)
 
-    run(scenario)
+    run_writers(scenario)
 
 
 def test_a_manifest_that_changes_is_told_to_subscribers_and_shown() -> None:
-    async def scenario(place: Place) -> None:
+    async def scenario(place: VirtualPlace) -> None:
         writer = await place.open()
         await put(writer, b"a")
         woken: list[int] = []
@@ -353,11 +247,11 @@ def test_a_manifest_that_changes_is_told_to_subscribers_and_shown() -> None:
         assert [len(writer.views.view.tables), len(writer.manifest.current.tree.l0)] == [1, 1]
         await writer.abort()
 
-    run(scenario)
+    run_writers(scenario)
 
 
 def test_the_listener_of_a_writer_without_a_wal_has_nothing_to_flush() -> None:
-    async def scenario(place: Place) -> None:
+    async def scenario(place: VirtualPlace) -> None:
         writer = await place.open(wal_enabled=False)
         writer.on_rows_pending()
         writer.on_wal_file_pending()
@@ -367,12 +261,12 @@ def test_the_listener_of_a_writer_without_a_wal_has_nothing_to_flush() -> None:
         assert place.gauges("wal_buffer_bytes", "wal_puts_in_flight") == [0, 0]
         await writer.abort()
 
-    run(scenario)
+    run_writers(scenario)
 
 
 @pytest.mark.parametrize("interval_s", [None, 0.5])
 def test_rows_are_flushed_after_the_interval_and_full_files_at_once(interval_s: float | None) -> None:
-    async def scenario(place: Place) -> None:
+    async def scenario(place: VirtualPlace) -> None:
         writer = await place.open(flush_interval_s=interval_s, wal_flush_bytes=1000)
         await put(writer, b"small")
         await anyio.sleep(0.4)
@@ -385,11 +279,11 @@ def test_rows_are_flushed_after_the_interval_and_full_files_at_once(interval_s: 
         assert writer.durability.durable_seq == 2
         await writer.abort()
 
-    run(scenario)
+    run_writers(scenario)
 
 
 def test_a_full_memtable_is_flushed_by_itself_together_with_its_wal_file() -> None:
-    async def scenario(place: Place) -> None:
+    async def scenario(place: VirtualPlace) -> None:
         writer = await place.open(l0_sst_size_bytes=1000)
         await writer.pipeline.put(b"large", bytes(1000))
         await anyio.sleep(0.1)
@@ -397,4 +291,4 @@ def test_a_full_memtable_is_flushed_by_itself_together_with_its_wal_file() -> No
         assert isinstance(writer.views.view.tables[0].rows(), Rows)
         await writer.abort()
 
-    run(scenario)
+    run_writers(scenario)

@@ -1,0 +1,110 @@
+"""Closes of a writer: which rows are where afterwards, and what a store that does not answer leaves undone."""
+
+from typing import Any
+
+import anyio
+import pytest
+
+from shale.engine.options import FlushType
+from shale.errors import ClosedError, UnavailableError
+from shale.store.memory import MemoryStore
+from shale.telemetry.metrics import Metrics
+from tests.unit.engine.write.timing import VirtualPlace, put, run_writers
+
+
+@pytest.mark.parametrize("kind", FlushType)
+@pytest.mark.parametrize("wal_enabled", [True, False])
+def test_which_rows_are_where_after_a_close(kind: FlushType, *, wal_enabled: bool) -> None:
+    """Without a WAL, a close that shall flush it flushes the memtable."""
+
+    async def scenario(place: VirtualPlace) -> None:
+        writer = await place.open(wal_enabled=wal_enabled)
+        await put(writer, b"a", b"b")
+        assert not writer.is_closed
+        await writer.close(kind)
+        assert writer.is_closed
+        assert writer.views.fast_point is None
+        l0 = kind is FlushType.MEMTABLE or (kind is FlushType.WAL and not wal_enabled)
+        assert len(writer.manifest.current.tree.l0) == l0
+        assert not writer.manifest.current.checkpoints, "its sign of life is removed"
+        assert writer.host.group.cancel_scope.cancel_called
+        for call in (writer.pipeline.put(b"k", b"v"), writer.durable(9)):
+            with pytest.raises(ClosedError):
+                await call
+        with pytest.raises(ClosedError, match="the database is closed: open it again"):
+            writer.check_readable()
+        again = await place.open(wal_enabled=wal_enabled)
+        assert (again.last_seq == 2) == (kind is not FlushType.NONE)
+        assert len(again.pipeline.buffers.active) == (2 if kind is FlushType.WAL and wal_enabled else 0)
+        await again.close(FlushType.NONE)
+
+    run_writers(scenario)
+
+
+@pytest.mark.parametrize("is_frozen", [True, False])
+@pytest.mark.parametrize("wal_enabled", [True, False])
+def test_a_close_with_a_full_l0_keeps_all_rows(*, wal_enabled: bool, is_frozen: bool) -> None:
+    """With a WAL they stay in it; without one they go to L0 in spite of its limit."""
+
+    async def scenario(place: VirtualPlace) -> None:
+        writer = await place.open(wal_enabled=wal_enabled, l0_max_ssts=1, l0_max_ssts_per_key=1)
+        await put(writer, b"a")
+        await writer.flush(FlushType.MEMTABLE)
+        await put(writer, b"b")
+        if is_frozen:
+            writer.pipeline.freeze()
+            await anyio.sleep(1)
+        with anyio.fail_after(600):
+            await writer.close(FlushType.MEMTABLE)
+        assert len(writer.manifest.current.tree.l0) == (1 if wal_enabled else 2)
+        place.metrics = Metrics(db="db")
+        again = await place.open(wal_enabled=wal_enabled, l0_max_ssts=1, l0_max_ssts_per_key=1)
+        assert again.last_seq == 2
+        assert place.gauges("db_l0_ssts") == [1 if wal_enabled else 2]
+        await again.abort()
+
+    run_writers(scenario)
+
+
+def test_an_abort_writes_nothing() -> None:
+    async def scenario(place: VirtualPlace) -> None:
+        writer = await place.open()
+        await put(writer, b"a")
+        before = sorted(place.store.objects)
+        await writer.abort()
+        assert sorted(place.store.objects) == before
+        with pytest.raises(ClosedError):
+            await writer.durable(1)
+
+    run_writers(scenario)
+
+
+class SilentStore(MemoryStore):
+    """A store that refuses manifests while it is ``silent``."""
+
+    silent = False
+
+    async def put(self, key: str, *args: Any, **options: Any) -> Any:
+        if self.silent and "/manifest/" in key:
+            raise UnavailableError("the store does not answer")
+        return await super().put(key, *args, **options)
+
+
+@pytest.mark.parametrize("kind", [FlushType.WAL, FlushType.MEMTABLE])
+def test_a_close_does_not_wait_for_a_store_that_does_not_answer(kind: FlushType) -> None:
+    """The rows are in the WAL for the next writer."""
+
+    async def scenario(place: VirtualPlace) -> None:
+        store = place.store = SilentStore()
+        writer = await place.open()
+        await put(writer, b"a")
+        await writer.flush(FlushType.WAL)
+        store.silent = True
+        with anyio.fail_after(3600), pytest.raises(UnavailableError):
+            await writer.close(kind)
+        store.silent = False
+        again = await place.open()
+        assert again.last_seq == 1
+        await again.abort()
+
+    run_writers(scenario)
