@@ -4,15 +4,11 @@ from tests.fuzz.decoders import decoding_modules
 from tests.fuzz.targets import all_targets
 
 _CALLS_OTHERS = "calls decoders that are fuzzed"
-_OWN_SIDE = "reads what the user's own server answered"
 _OWN_OPTIONS = "takes an argument of the program that embeds Shale, or an option of its command line"
 _OWN_JOB = "reads what the driver of the same job, or one of its executors, sent by way of Spark"
 NOT_FUZZED = {
     "shale.admin.verify.database": _CALLS_OTHERS,
     "shale.backup.names": "names of the backup store, by an anchored pattern",
-    "shale.client.client": _OWN_SIDE,
-    "shale.client.errors": _OWN_SIDE,
-    "shale.client.scans": _OWN_SIDE,
     "shale.codecs.codec": "the interface of codecs",
     "shale.compat.slatedb.handles": _OWN_OPTIONS,
     "shale.compat.slatedb.settings.durations": _OWN_OPTIONS,

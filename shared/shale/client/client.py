@@ -1,17 +1,18 @@
 """``Client``: the HTTP API as methods, with the values and errors of the library."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self, Unpack
-from urllib.parse import quote_from_bytes
+from urllib.parse import quote, quote_from_bytes
 
 import anyio
 import httpx
 import msgpack
 
+from shale.client.answers import fields_in, integer, reading, values_in
 from shale.client.authorization import authorization
 from shale.client.errors import SnapshotExpired
 from shale.client.http_client import LoopNeutralClient
@@ -48,9 +49,13 @@ class RemoteSnapshot:
     def __init__(self, client: "Client", fields: Mapping[str, Any], lifetime_ms: int | None) -> None:
         self._client = client
         self._lifetime_ms = lifetime_ms
-        self.id: str = fields["id"]
-        self.seq: int = fields["seq"]
-        self.expires_ms: int = fields["expires_ms"]
+        self.id = str(fields["id"])
+        self.seq = integer(fields["seq"])
+        self.expires_ms = integer(fields["expires_ms"])
+
+    @property
+    def _path(self) -> str:
+        return f"/v1/snapshots/{quote(self.id, safe='')}"
 
     async def renew(self) -> None:
         """Renew the lease.
@@ -58,12 +63,13 @@ class RemoteSnapshot:
         Raises:
             SnapshotExpired: the lease has expired.
         """
-        fields = await self._client.call("PUT", f"/v1/snapshots/{self.id}", _lease(self._lifetime_ms))
-        self.expires_ms = fields["expires_ms"]
+        fields = await self._client.call("PUT", self._path, _lease(self._lifetime_ms))
+        with self._client._reading():
+            self.expires_ms = integer(fields["expires_ms"])
 
     async def close(self) -> None:
         """Close the snapshot."""
-        await self._client.send("DELETE", f"/v1/snapshots/{self.id}")
+        await self._client.send("DELETE", self._path)
 
 
 class Client:
@@ -80,7 +86,7 @@ class Client:
         tls: ``ca_file``, ``cert_file`` and ``key_file``, for ``https`` (``TlsFiles``).
 
     Every method raises the errors that ``Db`` raises for the same condition, and ``UnavailableError`` without a
-    response: then the outcome of a write is unknown.
+    response of Shale: then the outcome of a write is unknown.
     """
 
     def __init__(
@@ -146,13 +152,14 @@ class Client:
         except NotFoundError:
             return None
         found = response.headers
-        return Row(
-            bytes(key),
-            response.content,
-            int(found["x-shale-seq"]),
-            _number(found.get("x-shale-create-ts")),
-            _number(found.get("x-shale-expire-ts")),
-        )
+        with self._reading():
+            return Row(
+                bytes(key),
+                response.content,
+                integer(found["x-shale-seq"]),
+                _number(found.get("x-shale-create-ts")),
+                _number(found.get("x-shale-expire-ts")),
+            )
 
     async def get_many(
         self, keys: Sequence[BytesLike], *, durability: Durability = "memory", snapshot: SnapshotReference | None = None
@@ -165,8 +172,8 @@ class Client:
             headers={"X-Shale-Durability": durability},
             params=_query(snapshot),
         )
-        values: list[bytes | None] = fields["values"]
-        return values
+        with self._reading():
+            return values_in(fields, len(keys))
 
     async def put(
         self,
@@ -199,7 +206,7 @@ class Client:
     async def batch(self, ops: Ops, *, durable: bool = True) -> WriteResult:
         """Apply all operations in one commit."""
         fields = await self.call("POST", "/v1/batch", {"ops": ops.items}, headers=self._named(durable))
-        return WriteResult(fields["seq"], fields.get("create_ts"), fields["rows"])
+        return self._result(fields)
 
     async def txn(self, compare: Iterable[Compare], ops: Ops | None = None, *, durable: bool = True) -> WriteResult:
         """Apply the operations atomically if all comparisons hold.
@@ -211,7 +218,7 @@ class Client:
         """
         body = {"compare": [each.item for each in compare], "ops": ops.items if ops is not None else []}
         fields = await self.call("POST", "/v1/txn", body, headers=self._named(durable))
-        return WriteResult(fields["seq"], fields.get("create_ts"), fields["rows"])
+        return self._result(fields)
 
     async def scan(
         self,
@@ -256,7 +263,8 @@ class Client:
         fields = _range(prefix, start, stop, reverse=False, limit=limit)
         headers = {"Accept": ARROW, "X-Shale-Durability": durability}
         response = await self.send("POST", "/v1/scan", fields, headers=headers, params=_query(snapshot))
-        table, ending = read_table(response.content)
+        with self._reading():
+            table, ending = read_table(response.content)
         if not ending or b'"end":true' not in ending:
             raise UnavailableError(
                 f"{self._url}: the scan ended early: {(ending or b'the stream was interrupted').decode()}"
@@ -270,9 +278,9 @@ class Client:
         """Open a snapshot of the current state; it is closed when the block ends, or when its lease expires."""
         lifetime_ms = None if lifetime is None else parse_duration_ms(lifetime, name="lifetime")
         headers = {"X-Shale-Durability": durability}
-        snapshot = RemoteSnapshot(
-            self, await self.call("POST", "/v1/snapshots", _lease(lifetime_ms), headers=headers), lifetime_ms
-        )
+        fields = await self.call("POST", "/v1/snapshots", _lease(lifetime_ms), headers=headers)
+        with self._reading():
+            snapshot = RemoteSnapshot(self, fields, lifetime_ms)
         try:
             yield snapshot
         finally:
@@ -282,8 +290,12 @@ class Client:
     async def call(self, method: str, path: str, fields: Mapping[str, object], **options: Any) -> Mapping[str, Any]:
         """Send a request with fields and return the fields of the response."""
         response = await self.send(method, path, fields, **options)
-        answer: Mapping[str, Any] = msgpack.unpackb(response.content)
-        return answer
+        with self._reading():
+            return fields_in(response.content)
+
+    def _reading(self) -> AbstractContextManager[None]:
+        """Translate what fails while an answer of this client's server is read; see ``answers.reading``."""
+        return reading(self._url)
 
     async def send(
         self,
@@ -307,7 +319,16 @@ class Client:
         self, method: str, key: BytesLike, content: bytes | None, headers: dict[str, str], *, durable: bool
     ) -> WriteResult:
         response = await self.send(method, _kv(key), content=content, headers={**headers, **self._named(durable)})
-        return WriteResult(int(response.headers["x-shale-seq"]), int(response.headers["x-shale-create-ts"]))
+        found = response.headers
+        with self._reading():
+            return WriteResult(integer(found["x-shale-seq"]), integer(found["x-shale-create-ts"]))
+
+    def _result(self, fields: Mapping[str, Any]) -> WriteResult:
+        with self._reading():
+            create_ts = fields.get("create_ts")
+            return WriteResult(
+                integer(fields["seq"]), None if create_ts is None else integer(create_ts), integer(fields["rows"])
+            )
 
     def _named(self, durable: bool) -> dict[str, str]:
         return {
@@ -370,4 +391,4 @@ def _range(
 
 
 def _number(text: str | None) -> int | None:
-    return None if text is None else int(text)
+    return None if text is None else integer(text)

@@ -79,6 +79,6 @@ def problem_error(status: int, fields: dict[str, object]) -> ShaleError:
     return class_(detail)
 
 
-def unreachable(url: str, error: httpx.TransportError) -> UnavailableError:
-    """Return the error of a request without a response."""
+def unreachable(url: str, error: httpx.RequestError) -> UnavailableError:
+    """Return the error of a request without a response, or with one that cannot be decompressed."""
     return UnavailableError(f"{url}: {type(error).__name__}: {error}")

@@ -52,13 +52,13 @@ class ClientRetryPolicy:
             requested_s, may_repeat = 0.0, self.repeat_unanswered
             try:
                 response = await send()
-            except httpx.TransportError as failure:
+                if not response.is_success:
+                    await _read_all(response)
+            except httpx.RequestError as failure:
                 error: ShaleError = unreachable(url, failure)
             else:
                 if response.is_success:
                     return response
-                await response.aread()
-                await response.aclose()
                 error = error_of(response.status_code, response.content)
                 if response.status_code not in _RETRYABLE:
                     raise error
@@ -74,6 +74,13 @@ class ClientRetryPolicy:
         """Return the pause after an attempt: the server's ``Retry-After`` plus an exponential backoff with jitter."""
         backoff_s: float = min(_BACKOFF_MAX_S, _FIRST_PAUSE_S * 2 ** (attempt - 1))
         return requested_s + backoff_s * self.env.rng.uniform(0.5, 1.0)
+
+
+async def _read_all(response: httpx.Response) -> None:
+    try:
+        await response.aread()
+    finally:
+        await response.aclose()
 
 
 def _retry_after_s(response: httpx.Response) -> float:

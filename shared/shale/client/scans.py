@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import msgpack
 
+from shale.client.answers import reading, row_in
 from shale.client.errors import problem_error, unreachable
 from shale.client.retry import ClientRetryPolicy
 from shale.errors import UnavailableError
@@ -55,7 +56,7 @@ class RemoteScan:
                 async with aclosing(self._one_response()) as rows:
                     async for row in rows:
                         yield row
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 failure = unreachable(self._url, error)
             except _InterruptedError:
                 failure = UnavailableError(f"{self._url}: the stream was interrupted")
@@ -69,16 +70,20 @@ class RemoteScan:
     async def _one_response(self) -> AsyncGenerator[Row, None]:
         unpacker = msgpack.Unpacker(use_list=False, max_buffer_size=_BUFFER_MAX_BYTES)
         async with self._open(self._fields) as response:
-            self._fields = {**self._fields, "resume": response.headers["x-shale-resume"], "same_state": True}
+            with reading(self._url):
+                resume = response.headers["x-shale-resume"]
+            self._fields = {**self._fields, "resume": resume, "same_state": True}
             async for chunk in response.aiter_raw():
-                unpacker.feed(chunk)
-                for item in unpacker:
-                    if type(item) is dict:
-                        _check_ending(item)
+                with reading(self._url):
+                    unpacker.feed(chunk)
+                    items = [item if isinstance(item, dict) else row_in(item) for item in unpacker]
+                for item in items:
+                    if isinstance(item, dict):
+                        with reading(self._url):
+                            _check_ending(item)
                         return
-                    row = Row(*item)
-                    self._advance(row)
-                    yield row
+                    self._advance(item)
+                    yield item
         raise _InterruptedError
 
     def _advance(self, row: Row) -> None:
@@ -96,4 +101,6 @@ class _InterruptedError(Exception):
 def _check_ending(ending: dict[str, Any]) -> None:
     problem = ending.get("error")
     if problem is not None:
+        if not isinstance(problem, dict):
+            raise TypeError("the error of an ending is not an object")
         raise problem_error(int(problem.get("status", 0)), problem)

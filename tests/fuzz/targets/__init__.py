@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from tests.fuzz.target import Target
 from tests.fuzz.targets import (
+    answers,
     bodies,
     clients,
     column_kernels,
@@ -18,6 +19,7 @@ from tests.fuzz.targets import (
 )
 
 _GROUPS = (
+    answers,
     bodies,
     clients,
     column_kernels,
