@@ -25,6 +25,11 @@ def probe(
     return NEGATIVE
 
 
+def local_scheme() -> str:
+    """Return the scheme of the ports of daemons that have the variables of this process."""
+    return "https" if os.environ.get("SHALE_TLS__CERT_FILE") else "http"
+
+
 def _connection(address: str, wait_s: float, ca_file: str | None) -> "HTTPConnection":
     """Return a connection: with TLS to ``https://…``, or if the daemon of this environment has it.
 
@@ -34,7 +39,7 @@ def _connection(address: str, wait_s: float, ca_file: str | None) -> "HTTPConnec
 
     scheme, separator, rest = address.partition("://")
     if not separator:
-        scheme, rest = "https" if os.environ.get("SHALE_TLS__CERT_FILE") else "http", address
+        scheme, rest = local_scheme(), address
     if scheme != "https":
         return HTTPConnection(rest, timeout=wait_s)
     import ssl

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.certificates import Authority
 from tests.integration.cli.commands import program, running, shale
 
 WAIT_S = 60
@@ -43,6 +44,21 @@ def test_up_and_down(tmp_path: Path, number: signal.Signals) -> None:
         assert child.returncode == 0, errors.decode()
         assert not any(is_alive(process["pid"]) for process in processes.values())
     assert shale("kv", "get", "a", "--raw", "-u", url).stdout == b"1"
+
+
+def test_daemons_with_tls_are_found_and_shown(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("server")
+    url = f"file://{tmp_path}/db"
+    files = {"SHALE_TLS__CERT_FILE": str(certificate), "SHALE_TLS__KEY_FILE": str(key)}
+    with running(url, **files) as (_, processes):
+        addresses = [str(each[port]) for each in processes.values() for port in ("data", "admin") if each[port]]
+        assert len(addresses) == 6
+        assert all(address.startswith("https://127.0.0.1:") for address in addresses)
+        writer = str(processes["writer"]["data"]).replace("127.0.0.1", "localhost")
+        request = urllib.request.Request(f"{writer}/v1/kv/a", data=b"1", method="PUT")
+        with urllib.request.urlopen(request, timeout=WAIT_S, context=authority.client()) as reply:
+            assert reply.status == 204
 
 
 def test_one_death_ends_all(tmp_path: Path) -> None:

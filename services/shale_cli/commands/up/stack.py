@@ -14,7 +14,7 @@ import anyio.to_thread
 from shale.core.lazy_dataclass import dataclass
 from shale.service.exit_codes import ExitCode
 from shale_cli.framework.ports import PortReservation
-from shale_cli.framework.probe import ask
+from shale_cli.framework.probe import ask, local_scheme
 from shale_cli.framework.session import CliSession, print_error
 
 STOP_TIMEOUT_S = 40.0
@@ -175,12 +175,14 @@ class _Stack:
         """
         for child in self._children:
             await self._wait_until_ready(child)
+        # Only variables: the settings of the daemons are not read here.
+        scheme = local_scheme()
         items = [
             {
                 "process": each.planned.name,
                 "pid": each.process.pid,
-                "data": f"http://127.0.0.1:{each.planned.port}" if each.planned.port else None,
-                "admin": f"http://127.0.0.1:{each.planned.admin_port}",
+                "data": f"{scheme}://127.0.0.1:{each.planned.port}" if each.planned.port else None,
+                "admin": f"{scheme}://127.0.0.1:{each.planned.admin_port}",
             }
             for each in self._children
         ]
