@@ -21,7 +21,14 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 def test_what_can_be_counted_is_zero_before_the_first_pass() -> None:
     metrics = Metrics(db="orders")
     GcMetrics(metrics)
+    for name in ("gc_detached_clones_total", "two_phase_orphans_deleted_total"):
+        assert value(metrics, f"slatedb_{name}") == 0
+    expired = {"component": "gc", "op": "expire", "result": "ok"}
+    assert value(metrics, "slatedb_checkpoint_operations_total", **expired) == 0
     for task in Task:
+        assert value(metrics, "slatedb_gc_deleted_objects_total", resource=task) == 0
+        assert value(metrics, "slatedb_gc_candidates", resource=task) == 0
+        assert value(metrics, "slatedb_gc_run_duration_seconds_count", resource=task) == 0
         assert value(metrics, "slatedb_gc_last_success_timestamp_seconds", resource=task) == 0
         assert value(metrics, "slatedb_gc_deleted_bytes_total", resource=task) == 0
         for result in ("ok", "error"):

@@ -325,3 +325,20 @@ def test_the_last_marker_alone_is_removed_and_a_hard_destroy_that_stopped_is_lef
         assert harness.listing() == before
 
     run(main)
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_expired_checkpoints_of_a_marked_database_are_removed_unless_nothing_is_written(dry_run: bool) -> None:
+    async def main() -> None:
+        harness = Harness()
+        await harness.make()
+        await create_checkpoint(await harness.manifests().load(), harness.env, lifetime_ms=60_000)
+        await destroy_later(harness.target())
+        harness.clock.sleep(61)
+        before = (await harness.manifests().read_latest()).id
+        state = await read_deletion_status(harness.target(), dry_run=dry_run)
+        assert state.phase is DeletionPhase.WAITING
+        latest = await harness.manifests().read_latest()
+        assert (latest.id - before, len(latest.value.checkpoints)) == ((0, 1) if dry_run else (1, 0))
+
+    run(main)

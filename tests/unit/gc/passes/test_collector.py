@@ -10,6 +10,7 @@ from shale.errors import (
     InvalidRequestError,
     LatestRecordMissing,
     ProtocolPanic,
+    UnavailableError,
 )
 from shale.format.names import (
     boundary_key,
@@ -192,5 +193,37 @@ def test_a_wal_store_that_is_missing_is_the_error_of_a_single_run() -> None:
         with pytest.raises(InvalidRequestError, match="keeps its WAL in s3://bucket/wal"):
             await collector.run_once()
         assert collector.states[Task.MANIFEST].last_success_ms == world.clock.ms
+
+    run(main)
+
+
+def test_a_collector_without_boundary_files_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    for enabled, count in ((True, 0), (False, 1)):
+        caplog.clear()
+        World().collector(replace(OPTIONS, boundary_files_enabled=enabled))
+        assert len([record for record in caplog.records if "boundary.disabled" in record.getMessage()]) == count
+
+
+def test_a_failed_pass_is_measured() -> None:
+    class Broken(MemoryStore):
+        clock: ManualClock
+
+        async def list_pages(self, prefix: str, *, after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
+            if prefix == "db/wal/":
+                self.clock.sleep(3)
+                raise UnavailableError("broken")
+            async for page in super().list_pages(prefix, after=after):
+                yield page
+
+    async def main() -> None:
+        world = World(Broken())
+        world.store.clock = world.clock  # type: ignore[attr-defined]
+        await world.write(Manifest())
+        with pytest.raises(UnavailableError, match="broken"):
+            await world.collector().sweep(Task.WAL)
+        labels = {"resource": "wal"}
+        assert world.value("gc_run_duration_seconds_sum", **labels) == 3
+        assert world.value("gc_runs_total", result="error", **labels) == 1
+        assert world.value("gc_errors_total", error_type="network", **labels) == 1
 
     run(main)

@@ -6,12 +6,15 @@ from dataclasses import replace
 import pytest
 
 from shale.errors import (
+    CorruptionError,
     LatestRecordMissing,
     ManifestMissing,
     UnavailableError,
 )
 from shale.format.names import (
     boundary_key,
+    compaction_record_key,
+    compactions_key,
     destroyed_key,
     manifest_key,
     sst_key,
@@ -185,8 +188,11 @@ def test_wal_files_and_fences_go_by_tasks_of_their_own() -> None:
         for wal_id in range(1, 7):
             await world.store.put(wal_key("db", wal_id), b"" if wal_id in (4, 6) else b"rows")
         world.clock.sleep(8 * 86_400)
-        await world.collector().sweep(Task.WAL)
+        collector = world.collector()
+        await collector.sweep(Task.WAL)
         assert world.below("wal") == [wal_key("db", wal_id) for wal_id in (2, 3, 4, 5, 6)]
+        progress = collector.states[Task.WAL].progress
+        assert (progress.listed, progress.listed_bytes) == (6, 16)
         await world.manifests.commit(3, replace(latest, checkpoints=()))
         await world.collector().sweep(Task.WAL_FENCE)
         assert world.below("wal") == [wal_key("db", wal_id) for wal_id in (2, 3, 5, 6)]
@@ -243,6 +249,8 @@ def test_parents_that_no_version_reads_are_released() -> None:
         progress = collector.states[Task.DETACH].progress
         assert (progress.planned, progress.deleted, progress.deleted_bytes) == (2, 2, 0)
         assert world.value("gc_detached_clones_total") == 2
+        assert world.value("gc_deleted_bytes_total", resource="detach") == 0
+        assert progress.planned_bytes == 0
         assert world.value("gc_deleted_objects_total", resource="detach") == 2
         await collector.sweep(Task.DETACH)
         assert (await world.manifests.read_latest()).id == latest.id
@@ -290,5 +298,60 @@ def test_expired_checkpoints_are_removed_before_a_pass() -> None:
         assert [world.value(gauge, state=state) for state in ("expired", "active", "no_expiry")] == [0, 1, 1]
         assert world.value("checkpoint_operations_total", component="gc", op="expire", result="ok") == 1
         assert (await world.manifests.read_latest()).value.checkpoints == checkpoints[1:]
+
+    run(main)
+
+
+def test_other_names_beside_ssts_are_logged_unless_they_are_staging_files(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        world = World()
+        await with_ssts(world)
+        names = ("notes.txt", f"{sst_key('x', ulid(1)).rpartition('/')[2]}#1")
+        for name in names:
+            await world.store.put(f"db/compacted/{name}", b"x")
+        await world.collector().sweep(Task.COMPACTED)
+        assert {f"db/compacted/{name}" for name in names} <= set(world.store.objects)
+
+    run(main)
+    logged = [line for record in caplog.records if "sequenced.list.unknown_file" in (line := record.getMessage())]
+    assert [("notes.txt" in line, "#1" in line) for line in logged] == [(True, False)]
+
+
+def test_two_compactions_files_are_read_before_the_older_one_goes() -> None:
+    async def main() -> None:
+        world = World()
+        await world.write(Manifest())
+        compactions = CompactionsStore(world.store, "db", world.env)
+        await compactions.create_new(Compactions())
+        await world.store.put(compactions_key("db", 2), b"damaged")
+        world.clock.sleep(AGE_S + 1)
+        with pytest.raises(CorruptionError, match=compactions_key("db", 2)):
+            await world.collector().sweep(Task.COMPACTIONS)
+        assert world.below("compactions") == [compactions_key("db", 1), compactions_key("db", 2)]
+        await world.store.delete(compactions_key("db", 1))
+        await world.collector().sweep(Task.COMPACTIONS)
+
+    run(main)
+
+
+def test_records_and_files_of_compactions_are_counted_together() -> None:
+    async def main() -> None:
+        world = World()
+        await world.write(Manifest())
+        compactions = CompactionsStore(world.store, "db", world.env)
+        stored = await compactions.create_new(Compactions())
+        await stored.apply(lambda current: current.value)
+        for ms in (1, 2):
+            await world.store.put(compaction_record_key("db", ulid(ms)), b"12345")
+        sizes = sum(value.meta.size for key, value in world.store.objects.items() if "/compactions/" in key)
+        world.clock.sleep(8 * 86_400)
+        collector = world.collector()
+        await collector.sweep(Task.COMPACTIONS)
+        progress = collector.states[Task.COMPACTIONS].progress
+        assert (progress.listed, progress.listed_bytes) == (4, sizes + 10)
+        assert (progress.planned, progress.deleted) == (3, 3)
+        assert world.value("gc_candidates", resource="compactions") == 3
+        assert world.value("gc_versions", resource="compactions") == 1
+        assert world.below("compaction_records") == []
 
     run(main)
