@@ -9,7 +9,7 @@ from shale.compaction.policies.scheduler import CompactionScheduler
 from shale.compaction.simulate.rows import RowSet, merged
 from shale.compaction.simulate.workload import Workload
 from shale.compaction.specs import source_views
-from shale.compaction.validation import ValidationStage, check_proposal, validate
+from shale.compaction.validation import ValidationStage, validate
 from shale.errors import InvalidCompaction
 from shale.types import (
     Compaction,
@@ -111,7 +111,6 @@ class SimulatedDatabase:
     def _try_start(self, spec: CompactionSpec, now_s: float) -> Compaction | None:
         entry = Compaction(id=self._ulid(now_s), spec=spec)
         try:
-            check_proposal(self.compactions, spec)
             validate(self.manifest, with_entry(self.compactions, entry), entry, ValidationStage.SUBMITTED)
         except InvalidCompaction:
             return None
