@@ -70,6 +70,7 @@ def test_a_cascade_ends_at_a_run_in_use():
     [
         pytest.param((150, 150, 150, 150, 150), False, id="five runs on level 2 are three too many"),
         pytest.param((150, 150, 150, 150, 150, 150), True, id="six are four too many"),
+        pytest.param((50, 150, 150, 150, 150, 150), True, id="although the newest one is in shape"),
         pytest.param((150, 150, 150, 150, 150, 250), True, id="1,000 bytes are still level 2"),
         pytest.param((150, 150, 150, 150, 150, 251), False, id="with 1,001 bytes there are three levels"),
         pytest.param((150, 151, 1_001, 10_001, 100_001, 10**6, 10**7, 10**8), False, id="deep enough"),

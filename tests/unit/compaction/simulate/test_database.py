@@ -38,7 +38,7 @@ def test_initial_rows_are_one_run():
     database = SimulatedDatabase(LOAD, rows(A, B))
     (run,) = database.tree.compacted
     assert (run.id, len(run.ssts), database.tree.l0, database.stored_bytes) == (0, 1, (), 2 * ROW)
-    assert database.manifest.last_l0_clock_tick == START_MS
+    assert (database.manifest.last_l0_clock_tick, run.ssts[0].sst.id.ms) == (START_MS, START_MS)
     assert SimulatedDatabase(LOAD, EMPTY).tree.is_empty
 
 

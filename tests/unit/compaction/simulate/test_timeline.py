@@ -8,7 +8,7 @@ import pytest
 from shale.compaction.simulate.compactor_model import CompactorModel, job_requests
 from shale.compaction.simulate.result import SimulationResult, SimulationSample
 from shale.compaction.simulate.simulation import simulate
-from shale.compaction.simulate.workload import Keys, Workload
+from shale.compaction.simulate.workload import Keys, RecordedFlush, Workload
 from shale.compaction.specs import fresh_run_id
 from shale.types import TieredSpec
 
@@ -139,6 +139,13 @@ def test_the_coordinator_polls_after_a_flush_and_when_a_job_ends():
     quick = replace(LOAD, rate_bytes_s=40 * 136, duration_s=0.7)
     often = simulate("pairs", Pairs(), quick, replace(MODEL, poll_interval_s=0.1, throughput_bytes_s=math.inf))
     assert often.jobs == 1, "flushes at 0.25 and 0.5, then a poll at 0.6"
+
+
+def test_the_smallest_live_rows_count():
+    """One key of one byte is written twice."""
+    load = Workload(recorded=(RecordedFlush(0.0, 1, 1), RecordedFlush(10.0, 1, 1)), overwrite_share=1.0)
+    found = simulate("none", Never(), load, MODEL)
+    assert (found.space_amplification, found.space_amplification_max) == (1.0, 2.0)
 
 
 def test_samples_are_taken_at_four_hundred_times():

@@ -153,9 +153,9 @@ def test_sequential_overwrites_go_round():
 
 
 ONE_BY_ONE = Workload(
-    rate_bytes_s=ROW, l0_bytes=ROW, duration_s=4_000.0, overwrite_share=1.0, initial_keys=1024, rows_max=10_000
+    rate_bytes_s=ROW, l0_bytes=ROW, duration_s=2_000.0, overwrite_share=1.0, initial_keys=1024, rows_max=10_000
 )
-"""4,000 flushes of one row each."""
+"""2,000 flushes of one row each."""
 
 
 def chosen(load: Workload) -> np.ndarray:
@@ -164,18 +164,18 @@ def chosen(load: Workload) -> np.ndarray:
 
 def test_uniform_overwrites_reach_all_keys_alike():
     keys = chosen(ONE_BY_ONE)
-    assert len(keys) == 4_000
+    assert len(keys) == 2_000
     quarters, _ = np.histogram(keys, bins=[0, 256, 512, 768, 1024])
-    assert sum(quarters) == 4_000
-    assert quarters == pytest.approx([1_000] * 4, rel=0.1)
+    assert sum(quarters) == 2_000
+    assert quarters == pytest.approx([500] * 4, rel=0.1)
 
 
 def test_zipf_overwrites_prefer_few_keys():
     """With exponent 1, each doubling of the rank has the same share: a tenth of 1,024 keys."""
     keys = chosen(replace(ONE_BY_ONE, keys=Keys.ZIPF))
     doublings, _ = np.histogram(keys, bins=[2**n for n in range(11)])
-    assert sum(doublings) == 4_000
-    assert doublings == pytest.approx([400] * 10, rel=0.2)
+    assert sum(doublings) == 2_000
+    assert doublings == pytest.approx([200] * 10, rel=0.2)
 
 
 @pytest.mark.parametrize("keys", list(Keys))
