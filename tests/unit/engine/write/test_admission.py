@@ -14,7 +14,7 @@ from shale.kernels.rows import entries_from_rows, rows_from_entries
 from shale.types import FLAG_CREATE_TS, Entry, KeyRange, Manifest, Seq, WalId
 from tests.clocks import START_MS, ManualClock
 from tests.unit.engine.write.timing import Stepped, make_clocked
-from tests.unit.engine.writer_parts import make_parts
+from tests.unit.engine.writer_parts import Parts, make_parts
 
 START_S = START_MS // 1000
 
@@ -56,13 +56,17 @@ def test_a_loop_of_writes_gives_way_every_other_millisecond(write: Write) -> Non
     anyio.run(scenario)
 
 
+async def waits_of_a_put(parts: Parts) -> int:
+    """Return how often a put lets other tasks run."""
+    call = Stepped(parts.pipeline.put(b"k", b"v"))
+    await call
+    return call.waits
+
+
 @pytest.mark.parametrize(("now_ms", "waits"), [(1, 0), (2, 1)])
 def test_the_first_write_gives_way_like_all_others(now_ms: int, waits: int) -> None:
     async def scenario() -> None:
-        parts = await make_clocked(ManualClock(now_ms))
-        call = Stepped(parts.pipeline.put(b"k", b"v"))
-        await call
-        assert call.waits == waits
+        assert await waits_of_a_put(await make_clocked(ManualClock(now_ms))) == waits
 
     anyio.run(scenario)
 
@@ -76,9 +80,7 @@ def test_after_a_wal_file_other_tasks_had_their_turn() -> None:
         parts.pipeline.wal_written()
         for step_ms, waits in ((0, 0), (1, 0), (1, 1)):
             clock.ms += step_ms
-            call = Stepped(parts.pipeline.put(b"k", b"v"))
-            await call
-            assert call.waits == waits
+            assert await waits_of_a_put(parts) == waits
 
     anyio.run(scenario)
 
