@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from tests.fuzz.target import Target
 from tests.fuzz.targets import (
+    admin_calls,
     answers,
     bodies,
     clients,
@@ -19,6 +20,7 @@ from tests.fuzz.targets import (
 )
 
 _GROUPS = (
+    admin_calls,
     answers,
     bodies,
     clients,

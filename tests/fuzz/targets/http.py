@@ -5,6 +5,7 @@ import base64
 import contextlib
 import json
 import random
+from collections.abc import Sequence
 from typing import Any, cast
 
 import msgpack
@@ -66,15 +67,18 @@ _HEADERS = (
 
 
 def _request(data: bytes) -> None:
-    """Send one request: method and path, headers, an empty line, and the body."""
+    loop.run(_sent(data))
+
+
+async def _sent(data: bytes) -> None:
+    await send_request((await _PORT()).app, data)
+
+
+async def send_request(app: Any, data: bytes) -> None:
+    """Send one request: method and path, headers, an empty line, and the body; check the form of the answer."""
     head, _, body = data.partition(b"\r\n\r\n")
     first, *lines = head.split(b"\r\n")
     method, _, target = first.partition(b" ")
-    loop.run(_answered(method, target, lines, body))
-
-
-async def _answered(method: bytes, target: bytes, lines: list[bytes], body: bytes) -> None:
-    port = await _PORT()
     path, _, query = target.partition(b"?")
     named = [line.partition(b":") for line in lines if b":" in line]
     scope = {
@@ -98,7 +102,7 @@ async def _answered(method: bytes, target: bytes, lines: list[bytes], body: byte
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    await port.app(scope, receive, send)
+    await app(scope, receive, send)
     _check_answer(sent)
 
 
@@ -140,7 +144,8 @@ def _as_bytes(value: Any) -> Any:
     return value
 
 
-def _mutate_request(rng: random.Random, data: bytes) -> bytes:
+def mutate_request(rng: random.Random, data: bytes, routes: Sequence[tuple[str, str, Any]] = _ROUTES) -> bytes:
+    """Change the method and path, the headers, or the body."""
     head, gap, body = data.partition(b"\r\n\r\n")
     first, *lines = head.split(b"\r\n")
     match rng.randrange(8):
@@ -151,7 +156,7 @@ def _mutate_request(rng: random.Random, data: bytes) -> bytes:
         case 2:
             first = mutate_bytes(rng, first)
         case 3:
-            other = rng.choice(_ROUTES)
+            other = rng.choice(routes)
             first = f"{other[0]} {other[1]}".encode()
         case _ if b"msgpack" in head:
             body = mutate_msgpack(rng, body)
@@ -347,7 +352,7 @@ def targets() -> list[Target]:
             _requests,
             (),
             (*bodies, *routes, "shale.service.http.documents"),
-            _mutate_request,
+            mutate_request,
             weight=3,
         ),
         Target(
