@@ -1,20 +1,27 @@
 """``DatabaseDeleter`` alone: when it stops the tasks, what it deletes, and the errors that a destroy explains."""
 
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import anyio
 import pytest
 
-from shale.errors import LatestRecordMissing, ProtocolPanic, UnavailableError
+from shale.errors import LatestRecordMissing, ProtocolPanic, ShaleError, UnavailableError
 from shale.format.names import deleting_key
 from shale.gc.database import GcDatabase
 from shale.gc.database_deleter import DatabaseDeleter
 from shale.gc.hard_destroy import destroy
 from shale.gc.metrics import GcMetrics
 from shale.gc.options import DELETE_GRACE_PERIOD_S, GcOptions, TaskOptions
+from shale.gc.passes import PROGRESS_S
 from shale.gc.soft_destroy import DeletionPhase, destroy_later
 from shale.protocol.options import ProtocolOptions
+from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
 from shale.testing.faults import Fault
 from shale.testing.faulty_store import FaultyStore, Rule, StoreRequest
+from tests.clocks import ManualClock
 from tests.unit.gc.destroy_harness import Harness
 from tests.unit.protocol.conftest import run
 
@@ -280,3 +287,50 @@ def test_the_time_of_the_marker_is_a_metric() -> None:
         assert marked_s() == mark.destroyed_at_s
 
     run(main)
+
+
+def test_a_panic_ends_the_watch_and_the_deletion() -> None:
+    class Panicking(MemoryStore):
+        async def get(self, key: str) -> Any:
+            raise ProtocolPanic("the store lies")
+
+    async def main() -> None:
+        harness = await due_for_deletion()
+        one = deleter(harness)
+        with anyio.fail_after(5):
+            await one.watch(anyio.CancelScope())
+        assert one.state.phase is DeletionPhase.DUE
+        store = Panicking(harness.clock)
+        store.objects = harness.store.objects
+        harness.store = store
+        panicking = deleter(harness)
+        with pytest.raises(ProtocolPanic, match="the store lies"), anyio.fail_after(5):
+            await panicking.watch(anyio.CancelScope())
+        panicking.state = one.state
+        with pytest.raises(ProtocolPanic, match="the store lies"), anyio.fail_after(5):
+            await panicking.finish()
+
+    run(main)
+
+
+@pytest.mark.parametrize(("takes_s", "is_told"), [(PROGRESS_S, True), (0, False)])
+def test_progress_of_a_deletion_is_logged_at_intervals(
+    takes_s: float, is_told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Slow(MemoryStore):
+        clock: ManualClock
+
+        async def delete_many(self, keys: Sequence[str]) -> Mapping[str, ShaleError]:
+            self.clock.sleep(takes_s)
+            return await super().delete_many(keys)
+
+    async def main() -> None:
+        harness = await due_for_deletion()
+        store = Slow(harness.clock)
+        store.clock, store.objects = harness.clock, harness.store.objects
+        harness.store = store
+        assert await deleter(harness).delete_if_due()
+
+    with caplog.at_level(logging.INFO, "shale"):
+        run(main)
+    assert any("gc.progress" in record.getMessage() for record in caplog.records) is is_told

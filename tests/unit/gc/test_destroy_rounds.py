@@ -1,19 +1,21 @@
 """Hard destroys while requests of dead processes arrive, and beside another destroy of the same database."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 
 from shale.errors import (
     InvalidDbState,
+    InvalidDeletion,
     InvalidObjectState,
     ShaleError,
     UnavailableError,
 )
 from shale.format.names import deleting_key, wal_key
 from shale.gc.hard_destroy import destroy, plan_destroy
+from shale.gc.soft_destroy import DeletionPhase, read_deletion_status
 from shale.protocol.checkpoints import create_checkpoint
 from shale.store.memory import MemoryStore
 from shale.store.port import LIST_PAGE
@@ -176,5 +178,91 @@ def test_scratch_objects_alone_are_no_database(key: str, is_other: bool) -> None
             assert [each.key for each in (await plan_destroy(harness.target())).objects] == [key]
             await destroy(harness.target())
             assert harness.listing() == []
+
+    run(main)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_foreign_objects_are_found_before_anything_is_changed(force: bool) -> None:
+    async def main() -> None:
+        harness = Harness()
+        await harness.make()
+        await harness.store.put("db/notes.txt", b"x")
+        before = dict(harness.store.objects)
+        if force:
+            await destroy(harness.target(), force=True)
+            assert harness.listing() == []
+        else:
+            with pytest.raises(InvalidDeletion, match=r"db/notes\.txt"):
+                await destroy(harness.target())
+            assert harness.store.objects == before
+
+    run(main)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_foreign_objects_that_arrive_during_a_destroy_are_kept_without_force(force: bool) -> None:
+    class Arriving(MemoryStore):
+        is_late = False
+
+        async def put(self, key: str, *args: Any, **options: Any) -> Any:
+            written = await super().put(key, *args, **options)
+            if self.is_late and key == deleting_key("db"):
+                await super().put("db/notes.txt", b"x")
+            return written
+
+    async def main() -> None:
+        harness = Harness()
+        store = Arriving(harness.clock)
+        harness.store = store
+        await harness.make()
+        store.is_late = True
+        if force:
+            await destroy(harness.target(), force=True)
+            assert harness.listing() == []
+        else:
+            with pytest.raises(InvalidDeletion, match=r"db/notes\.txt"):
+                await destroy(harness.target())
+            assert "db/notes.txt" in harness.listing()
+
+    run(main)
+
+
+def test_a_request_that_fails_as_a_whole_stops_a_destroy() -> None:
+    class Away(MemoryStore):
+        is_away = True
+
+        async def delete_many(self, keys: Sequence[str]) -> Mapping[str, ShaleError]:
+            if self.is_away:
+                raise UnavailableError("away")
+            return await super().delete_many(keys)
+
+    async def main() -> None:
+        harness = Harness()
+        store = Away(harness.clock)
+        harness.store = store
+        await harness.make()
+        with pytest.raises(UnavailableError, match="away"):
+            await destroy(harness.target())
+        assert deleting_key("db") in harness.listing()
+        store.is_away = False
+        await destroy(harness.target())
+        assert harness.listing() == []
+
+    run(main)
+
+
+def test_a_newest_manifest_behind_the_boundary_does_not_hide_a_database_that_is_being_deleted() -> None:
+    """With two-phase creates, the deletion of the newest manifest raises the boundary first."""
+
+    async def main() -> None:
+        harness = Harness()
+        await harness.make()
+        await harness.store.put(deleting_key("db"), b"")
+        latest = await harness.manifests().read_latest()
+        await harness.manifests().advance_boundary(latest.id)
+        assert (await read_deletion_status(harness.target())).phase is DeletionPhase.ALIVE
+        await destroy(harness.target())
+        assert harness.listing() == []
 
     run(main)

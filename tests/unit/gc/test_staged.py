@@ -82,13 +82,17 @@ async def test_temporaries_of_dead_processes_go_after_a_day_and_other_objects_st
     for key in (*TEMPORARIES, *FOREIGN):
         await store.put(key, b"x")
     before = set(store.objects)
+    store_data = {key: value.data for key, value in store.objects.items()}
     world.clock.ms += DAY_MS
     await world.sweep(store)
     assert set(store.objects) == before, "not older than a day"
     world.clock.ms += 1
     collector = await world.sweep(store)
     assert before - set(store.objects) == set(TEMPORARIES)
-    assert collector.states[Task.STAGED].progress.deleted == len(TEMPORARIES)
+    progress = collector.states[Task.STAGED].progress
+    assert progress.deleted == progress.planned == len(TEMPORARIES)
+    listed = {key for key in before if key != "db/x.tmp"}
+    assert (progress.listed, progress.listed_bytes) == (len(listed), sum(len(store_data[key]) for key in listed))
     assert world.orphans() == 0
 
 
