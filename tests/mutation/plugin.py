@@ -63,7 +63,8 @@ class MutationRun:
         self._seed: int = option("mutation_seed")
         self._again: bool = option("mutation_again")
         self._modules = dict(_modules_of(packages))
-        for module in self._modules:
+        # Fixtures of all tests import the last one: each fork would do so again, in the time of its first test.
+        for module in (*self._modules, "shale.engine.configure"):
             importlib.import_module(module)
         files = frozenset(map(str, self._modules.values()))
         self._functions = live_functions(files)

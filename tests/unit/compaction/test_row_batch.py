@@ -5,19 +5,11 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from shale.compaction.filters import FilterContext, RowBatch
+from shale.compaction.filters import RowBatch
 from shale.kernels.rows import Rows, rows_from_entries
-from shale.types import EVERYTHING, FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, Entry, RunId, Seq, Ulid
+from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, Entry
+from tests.unit.iter.test_compaction_filter import CONTEXT
 
-CONTEXT = FilterContext(
-    job_id=Ulid.from_parts(1, 1),
-    segment=b"",
-    destination=RunId(3),
-    is_dest_last_run=False,
-    clock_tick=1000,
-    retention_min_seq=Seq(5),
-    key_range=EVERYTHING,
-)
 ENTRIES = [
     Entry(b"a", b"one", 9, 0, 0, 0),
     Entry(b"bb", b"", 8, FLAG_CREATE_TS, 7, 0),
