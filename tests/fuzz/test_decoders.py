@@ -37,7 +37,6 @@ NOT_FUZZED = {
     "shale_cli.commands.kv.row_export": _CALLS_OTHERS,
     "shale_cli.framework.app": _OWN_OPTIONS,
     "shale_cli.framework.session": _OWN_OPTIONS,
-    "shale_spark.changes.options": _OWN_OPTIONS,
     "shale_spark.cluster_check": _OWN_JOB,
     "shale_spark.codecs.codec": "the interface of codecs",
     "shale_spark.codecs.json_codec": "columns of Spark's own JSON reader",

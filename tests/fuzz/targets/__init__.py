@@ -16,6 +16,7 @@ from tests.fuzz.targets import (
     resp,
     settings,
     slatedb_databases,
+    spark_options,
     sst_sections,
 )
 
@@ -32,6 +33,7 @@ _GROUPS = (
     resp,
     settings,
     slatedb_databases,
+    spark_options,
     sst_sections,
 )
 
