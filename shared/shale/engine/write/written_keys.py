@@ -58,7 +58,12 @@ async def newest_writes(parts: Sequence[Rows], after_seq: int, env: Env) -> Writ
         parts: each by key, then seq descending.
     """
     bare = [await env.cpu.run(partial(_later, part, after_seq)) for part in parts]
-    merged = MergeFilterSource([RowsSource(rows) for rows in bare], MergeRules(newest_only=True), env, low_memory=True)
+    merged = MergeFilterSource(
+        [RowsSource(rows) for rows in bare],
+        MergeRules(newest_only=True),
+        env,
+        low_memory=True,
+    )
     return WrittenKeys(concat_rows(await drain(merged)))
 
 

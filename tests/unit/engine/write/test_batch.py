@@ -240,6 +240,10 @@ def test_keys_and_size(changes: list[Callable[[WriteBatch], object]], keys: set[
     assert b"other" not in batch
 
 
+def test_a_batch_shows_its_keys_and_size() -> None:
+    assert repr(batch_with(put(b"k", b"12345"), delete(b"l"))) == "<shale.WriteBatch keys=2 size=7 B>"
+
+
 def test_a_cleared_batch_is_as_new() -> None:
     batch = batch_with(put(b"a", b"1", ttl=5), delete(b"b"), merge(b"c", b"2"), clear)
     assert not batch.has_merges

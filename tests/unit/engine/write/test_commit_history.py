@@ -328,6 +328,23 @@ def test_windows_overflow_oldest_first_once_the_keys_are_beyond_the_limit(
     anyio.run(run)
 
 
+def test_an_overflow_drops_the_memtables_that_only_lost_windows_need() -> None:
+    async def run() -> None:
+        tables = [table_of((b"a", 1)), table_of((b"b", 2)), Memtable()]
+        history = CommitHistory(tables[0], 0)
+        window = history.begin(0)
+        for table in tables[1:]:
+            history.set_active(table)
+        log = weakref.ref(tables[1].log.seqs)
+        await flush(history, tables[0])
+        assert window.has_overflowed
+        del tables, table
+        gc.collect()
+        assert log() is None
+
+    anyio.run(run)
+
+
 def test_parts_are_merged_so_that_few_are_left_and_no_key_is_kept_twice() -> None:
     async def run() -> None:
         history = CommitHistory(first := Memtable(), 1 << 20)
