@@ -95,7 +95,6 @@ def test_each_skipped_gap_is_logged(world: World, caplog: pytest.LogCaptureFixtu
         (MemoryStore(), None),
         (MemoryStore(url="wal-backend:quorum"), "quorum"),
     ],
-    ids=str,
 )
 def test_the_name_of_a_backend(given: MemoryStore | str | None, name: str | None) -> None:
     assert backend_name(given) == name
