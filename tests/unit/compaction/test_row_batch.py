@@ -8,7 +8,7 @@ import pytest
 from shale.compaction.filters import RowBatch
 from shale.kernels.rows import Rows, rows_from_entries
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, Entry
-from tests.unit.iter.test_compaction_filter import CONTEXT
+from tests.unit.iter.merge_inputs import CONTEXT
 
 ENTRIES = [
     Entry(b"a", b"one", 9, 0, 0, 0),

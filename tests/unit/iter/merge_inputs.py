@@ -4,9 +4,10 @@ from collections import deque
 
 from hypothesis import strategies as st
 
+from shale.compaction.filters import FilterContext
 from shale.kernels.merge_rules import MergeRules
 from shale.kernels.rows import Rows, rows_from_entries
-from shale.types import Entry
+from shale.types import EVERYTHING, Entry, RunId, Seq, Ulid
 from tests.unit.kernels.strategies import KEYS, entries, in_order
 
 SEQS = st.integers(0, 40) | st.integers(0, 2**64 - 1)
@@ -23,6 +24,17 @@ SOURCES = st.lists(
     st.lists(st.builds(lambda entry, seq: entry._replace(seq=seq), entries(FEW_KEYS | KEYS), SEQS)).map(in_order),
     max_size=5,
 )
+
+CONTEXT = FilterContext(
+    job_id=Ulid.from_parts(1, 1),
+    segment=b"",
+    destination=RunId(3),
+    is_dest_last_run=False,
+    clock_tick=1000,
+    retention_min_seq=Seq(5),
+    key_range=EVERYTHING,
+)
+"""Of a compaction, for its filter."""
 
 
 class Chunks:

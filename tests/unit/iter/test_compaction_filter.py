@@ -20,29 +20,16 @@ from shale.iter.row_edit import rows_where, with_tombstones, with_values
 from shale.iter.source import drain
 from shale.kernels.rows import concat_rows, entries_from_rows, rows_from_entries
 from shale.types import (
-    EVERYTHING,
     FLAG_CREATE_TS,
     FLAG_EXPIRE_TS,
     FLAG_MERGE,
     FLAG_TOMBSTONE,
     Entry,
-    RunId,
-    Seq,
-    Ulid,
 )
-from tests.unit.iter.merge_inputs import Chunks
+from tests.unit.iter.merge_inputs import CONTEXT, Chunks
 from tests.unit.kernels.strategies import SORTED_ROWS, in_order
 
 ENV = Env(SystemClock(), random.Random(1), InlineCpu())
-CONTEXT = FilterContext(
-    job_id=Ulid.from_parts(1, 1),
-    segment=b"",
-    destination=RunId(3),
-    is_dest_last_run=False,
-    clock_tick=1000,
-    retention_min_seq=Seq(5),
-    key_range=EVERYTHING,
-)
 
 
 class Base(CompactionFilter):
