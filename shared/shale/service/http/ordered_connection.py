@@ -88,7 +88,7 @@ class OrderedProtocol(HttpToolsProtocol):
         if self._is_refused or self.transport.is_closing():
             return
         self._unset_keepalive_if_required()
-        if len(data) > _LARGE_BYTES and not (self._body_left or self._unparsed):
+        if len(data) > _LARGE_BYTES and not (self._is_in_body() or self._unparsed):
             self._take(data[:_STEP_BYTES])  # with the head of a request, most of the time
             data = data[_STEP_BYTES:]
         self._take(data)
