@@ -7,6 +7,7 @@ applied, so they are left out, too.
 
 import ast
 import copy
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,7 @@ class Mutant:
         change: what is changed.
         source: the source of the changed line, without indentation.
         number: its place among all mutants of the module.
+        repeat: its place among those of the module that differ in the line alone, from 1.
     """
 
     module: str
@@ -56,11 +58,13 @@ class Mutant:
     change: str
     source: str
     number: int
+    repeat: int
 
     @property
     def key(self) -> str:
         """A name that stays the same while other lines change."""
-        return f"{self.module}:{self.function}: {self.change}: {self.source}"
+        change = self.change if self.repeat == 1 else f"{self.change} ({self.repeat})"
+        return f"{self.module}:{self.function}: {change}: {self.source}"
 
 
 @dataclass(frozen=True)
@@ -76,10 +80,16 @@ def mutants_of(module: str, path: Path) -> list[Mutant]:
     """Return all mutants of a module, in the order of the source."""
     text = path.read_text()
     lines = text.splitlines()
-    return [
-        Mutant(module, site.function, site.line, site.lines, site.change, lines[site.line - 1].strip(), number)
-        for number, site in enumerate(_sites(ast.parse(text)))
-    ]
+    repeats: Counter[tuple[str, str, str]] = Counter()
+    mutants = []
+    for number, site in enumerate(_sites(ast.parse(text))):
+        source = lines[site.line - 1].strip()
+        equal = site.function, site.change, source
+        repeats[equal] += 1
+        mutants.append(
+            Mutant(module, site.function, site.line, site.lines, site.change, source, number, repeats[equal])
+        )
+    return mutants
 
 
 def mutated_tree(path: Path, number: int) -> ast.Module:

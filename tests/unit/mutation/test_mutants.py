@@ -118,3 +118,16 @@ def test_a_mutant_names_all_lines_of_its_statement(tmp_path: Path) -> None:
     path.write_text("def f(a, b):\n    if (\n        a\n        < b\n    ):\n        return 1\n")
     by_change = {mutant.change: mutant.lines for mutant in mutants_of("m", path)}
     assert by_change == {"Lt to LtE": (2, 3, 4), "returns None": (6,), "1 to 2": (6,)}
+
+
+def test_equal_changes_of_equal_lines_have_keys_of_their_own(tmp_path: Path) -> None:
+    """Otherwise the outcome of one would hide that of another."""
+    path = tmp_path / "sample.py"
+    path.write_text("def f(a):\n    if a < 2 and a < 3:\n        a += b\n    a += b\n\n\ndef g(a):\n    a += b\n")
+    assert [mutant.key for mutant in mutants_of("m", path) if mutant.change in ("Lt to LtE", "removed")] == [
+        "m:f: Lt to LtE: if a < 2 and a < 3:",
+        "m:f: Lt to LtE (2): if a < 2 and a < 3:",
+        "m:f: removed: a += b",
+        "m:f: removed (2): a += b",
+        "m:g: removed: a += b",
+    ]
