@@ -3,6 +3,9 @@
 Source: docs/reference/protocol.md 8.8, T8.i and T8.j.
 """
 
+from dataclasses import replace
+from typing import Any
+
 import anyio
 import pytest
 
@@ -13,16 +16,21 @@ from shale.errors import (
     FencedError,
     InvalidDbState,
     InvalidDeletion,
+    InvalidObjectState,
     InvalidRequestError,
     UnavailableError,
 )
-from shale.format.names import boundary_key, destroyed_key
+from shale.format.names import boundary_key, deleting_key, destroyed_key
 from shale.gc.hard_destroy import destroy, plan_destroy
 from shale.protocol.checkpoints import create_checkpoint
+from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.options import ProtocolOptions
+from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
 from shale.testing.faults import Fault
 from shale.testing.faulty_store import FaultyStore, Rule
 from tests.unit.gc.destroy_harness import Harness
+from tests.unit.gc.values import external
 from tests.unit.protocol.conftest import run
 
 
@@ -138,6 +146,63 @@ def test_a_clone_goes_although_its_parent_is_gone_or_marked() -> None:
     run(main)
 
 
+def test_parents_are_released_although_others_before_them_are_gone_or_were_never_pinned() -> None:
+    async def main() -> None:
+        harness = Harness()
+        await harness.make("parent")
+        pin = await create_checkpoint(await harness.manifests("parent").load(), harness.env, lifetime_ms=None)
+        await harness.make()
+        parents = (
+            external("never", final=None),
+            external("gone", final=1),
+            replace(external("parent", final=2), final_checkpoint_id=pin.id),
+        )
+        await (await harness.manifests().load()).apply(lambda current: replace(current.value, external_dbs=parents))
+        done = await destroy(harness.target())
+        assert done.parents == ("gone", "parent")
+        assert (await harness.latest("parent")).checkpoints == ()
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("parent", "ends"), [("is alive", False), ("is being deleted", True), ("was deleted meanwhile", True)]
+)
+def test_a_parent_without_its_newest_manifest_stops_a_destroy_only_if_it_is_alive(parent: str, ends: bool) -> None:
+    """A parent that is alive keeps the pin until a rerun releases it."""
+
+    class Conflicting(MemoryStore):
+        is_broken = False
+
+        async def put(self, key: str, *args: Any, **options: Any) -> Any:
+            if not self.is_broken or not key.startswith("parent/manifest/"):
+                return await super().put(key, *args, **options)
+            if parent == "is being deleted":
+                await super().put(deleting_key("parent"), b"")
+            elif parent == "was deleted meanwhile":
+                for each in [each for each in self.objects if each.startswith("parent/")]:
+                    del self.objects[each]
+            raise InvalidObjectState("gone", path=key)
+
+    async def main() -> None:
+        harness = Harness()
+        store = Conflicting(harness.clock)
+        harness.store = store
+        await harness.make("parent")
+        await clone_of(harness, "parent", "db")
+        store.is_broken = True
+        if not ends:
+            kept = harness.contents("db/")
+            with pytest.raises(InvalidObjectState):
+                await destroy(harness.target())
+            assert harness.contents("db/") == kept | {deleting_key("db"): b""}
+            store.is_broken = False
+        await destroy(harness.target())
+        assert not [key for key in harness.listing() if key.startswith("db/")]
+
+    run(main)
+
+
 def test_what_else_lies_below_the_root_goes_by_force_only() -> None:
     async def main() -> None:
         harness = Harness()
@@ -177,6 +242,25 @@ def test_the_wal_in_a_store_of_its_own_goes_as_well() -> None:
         assert [key for key in left if not key.startswith("db2/")] == ["db/readme"]
         async with harness.open("db2", wal_store=harness.wal_store) as db:
             assert await db.get(b"in the wal") == b"2"
+
+    run(main)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_wal_store_that_is_not_given_stops_it_before_any_change_unless_forced(force: bool) -> None:
+    async def main() -> None:
+        harness = Harness()
+        await harness.make()
+        options = ProtocolOptions(manifest_write_version=1)  # only this version names the store
+        stored = await ManifestStore(harness.store, "db", harness.env, options=options).load()
+        await stored.apply(lambda current: replace(current.value, wal_object_store_uri="memory://wal/"))
+        if not force:
+            before = dict(harness.store.objects)
+            with pytest.raises(InvalidRequestError, match="memory://wal/"):
+                await destroy(harness.target())
+            assert harness.store.objects == before
+        await destroy(harness.target(wal=not force), force=force)
+        assert harness.listing() == []
 
     run(main)
 

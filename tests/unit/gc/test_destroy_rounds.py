@@ -91,6 +91,35 @@ def test_objects_go_in_bounded_requests_stage_by_stage() -> None:
     run(main)
 
 
+def test_eight_requests_to_delete_are_under_way_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shale.gc.hard_destroy.LIST_PAGE", 2)
+
+    class Counted(MemoryStore):
+        active = 0
+        peak = 0
+
+        async def delete_many(self, keys: Sequence[str]) -> Mapping[str, ShaleError]:
+            self.active += 1
+            self.peak = max(self.peak, self.active)
+            for _ in range(10):
+                await anyio.lowlevel.checkpoint()
+            self.active -= 1
+            return await super().delete_many(keys)
+
+    async def main() -> None:
+        harness = Harness()
+        store = Counted(harness.clock)
+        harness.store = store
+        await harness.make()
+        for number in range(40):
+            await store.put(f"db/compacted/x{number:05}", b"x")
+        await destroy(harness.target())
+        assert store.peak == 8
+        assert harness.listing() == []
+
+    run(main)
+
+
 def test_an_object_that_cannot_be_deleted_stops_before_the_next_stage() -> None:
     class Stubborn(MemoryStore):
         is_stubborn = True
