@@ -100,6 +100,25 @@ def test_the_first_fence_is_right_after_the_last_file() -> None:
     run(main)
 
 
+def test_the_fence_goes_to_the_free_slot_at_once() -> None:
+    """The files that the destroy has listed are not tried first."""
+
+    async def main() -> None:
+        harness = Harness()
+        async with harness.open() as db:
+            for number in range(3):
+                await db.put(b"k", b"%d" % number)
+                await db.flush("wal")
+            await db.close("wal")
+        target = harness.target()
+        await destroy_later(target)
+        value = target.metrics.registry.get_sample_value
+        assert value("slatedb_wal_fence_duration_seconds_count", {"db": ""}) == 1
+        assert value("slatedb_wal_fence_retries_total", {"db": ""}) == 0
+
+    run(main)
+
+
 def test_the_gaps_of_a_parallel_wal_in_its_own_store_are_fenced() -> None:
     async def main() -> None:
         harness = Harness()
