@@ -10,10 +10,12 @@ import pytest
 from shale.errors import ShaleError, UnavailableError
 from shale.gc.metrics import GcMetrics
 from shale.gc.options import Task, TaskOptions
-from shale.gc.passes import DELETE_BATCH, PROGRESS_S, GcProgress, Pass
+from shale.gc.passes import DELETE_BATCH, PROGRESS_S, STOP_S, GcProgress, Pass
 from shale.gc.plan import Candidate, PlannedObject
 from shale.telemetry.metrics import Metrics
+from shale.testing.virtual_loop import VirtualLoop
 from tests.clocks import ManualClock
+from tests.unit.engine.write.timing import in_virtual_time
 from tests.unit.protocol.conftest import run
 
 PENDING = "slatedb_gc_pending_deletes"
@@ -100,6 +102,27 @@ def test_as_many_requests_as_allowed_are_under_way(concurrency: int, most: int) 
         assert passing.work.progress.deleted == 4 * DELETE_BATCH
 
     run(main)
+
+
+@pytest.mark.parametrize(
+    ("takes_s", "ends_s", "deleted"), [(1, 1, 1), (2 + STOP_S - 1, 2 + STOP_S - 1, 1), (1_000, 2 + STOP_S, 0)]
+)
+def test_a_deletion_under_way_may_end_within_a_limit_after_its_pass_is_stopped(
+    takes_s: float, ends_s: float, deleted: int
+) -> None:
+    async def scenario(loop: VirtualLoop) -> None:
+        passing = Deleting()
+
+        async def delete_many(_batch: Sequence[Candidate]) -> Mapping[str, ShaleError]:
+            await anyio.sleep(takes_s)
+            return {}
+
+        with anyio.CancelScope() as stopping:
+            loop.call_later(2, stopping.cancel)
+            await passing.work.execute(chunks(1), delete_many, why="old")
+        assert (loop.time(), passing.work.progress.deleted) == (ends_s, deleted)
+
+    in_virtual_time(scenario)
 
 
 def test_failures_are_counted_by_their_kind_and_the_first_is_kept() -> None:

@@ -9,6 +9,8 @@ from shale.errors import (
     CorruptionError,
     LatestRecordMissing,
     ManifestMissing,
+    ProtocolPanic,
+    ShaleError,
     UnavailableError,
 )
 from shale.format.names import (
@@ -258,16 +260,21 @@ def test_parents_that_no_version_reads_are_released() -> None:
     run(main)
 
 
-def test_a_parent_that_cannot_be_asked_is_kept_and_the_others_are_released() -> None:
-    class Away(MemoryStore):
-        async def list_pages(self, prefix: str, *, after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
-            if prefix.startswith("away/"):
-                raise UnavailableError("away")
-            async for page in super().list_pages(prefix, after=after):
-                yield page
+class Unlistable(MemoryStore):
+    """No database below ``away`` can be listed."""
 
+    error: ShaleError = UnavailableError("away")
+
+    async def list_pages(self, prefix: str, *, after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
+        if prefix.startswith("away/"):
+            raise self.error
+        async for page in super().list_pages(prefix, after=after):
+            yield page
+
+
+def test_a_parent_that_cannot_be_asked_is_kept_and_the_others_are_released() -> None:
     async def main() -> None:
-        world = World(Away())
+        world = World(Unlistable())
         await world.store.put(destroyed_key("marked"), b"{}")
         await world.write(
             Manifest(external_dbs=(external("away", final=1), external("gone", final=2), external("marked", final=3)))
@@ -278,6 +285,20 @@ def test_a_parent_that_cannot_be_asked_is_kept_and_the_others_are_released() -> 
         assert [each.path for each in left] == ["away", "marked"], "a marked parent may still have objects"
         assert world.value("gc_errors_total", resource="detach", error_type="network") == 1
         assert world.value("gc_detached_clones_total") == 1
+
+    run(main)
+
+
+def test_a_panic_about_a_parent_ends_the_pass_and_releases_nothing() -> None:
+    async def main() -> None:
+        store = Unlistable()
+        store.error = ProtocolPanic("the store lies")
+        world = World(store)
+        await world.write(Manifest(external_dbs=(external("gone", final=1), external("away", final=2))))
+        with pytest.raises(ProtocolPanic, match="the store lies"):
+            await world.collector().sweep(Task.DETACH)
+        assert (await world.manifests.read_latest()).id == 1
+        assert world.value("gc_detached_clones_total") == 0
 
     run(main)
 
