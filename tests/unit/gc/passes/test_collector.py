@@ -16,8 +16,9 @@ from shale.format.names import (
     boundary_key,
     wal_key,
 )
-from shale.gc.options import GcOptions, Task, TaskOptions
-from shale.gc.soft_destroy import DeletionPhase
+from shale.gc.hard_destroy import DestroyTarget
+from shale.gc.options import DELETE_GRACE_PERIOD_S, GcOptions, Task, TaskOptions
+from shale.gc.soft_destroy import DeletionPhase, destroy_later
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.options import ProtocolOptions
 from shale.store.memory import MemoryStore
@@ -135,6 +136,20 @@ def test_the_end_of_a_database_ends_its_collector() -> None:
     run(main)
 
 
+def test_a_collector_deletes_its_database_once_that_is_due_and_ends() -> None:
+    async def main() -> None:
+        world = World()
+        await world.write(Manifest())
+        target = DestroyTarget(store=world.store, root="db", env=world.env, metrics=world.metrics)
+        await destroy_later(target)
+        world.clock.sleep(2 * DELETE_GRACE_PERIOD_S)
+        with anyio.fail_after(5):
+            await world.collector().run()
+        assert list(world.store.objects) == []
+
+    run(main)
+
+
 def test_a_pass_that_fails_does_not_end_the_collector() -> None:
     async def main() -> None:
         world = World()
@@ -193,6 +208,28 @@ def test_a_wal_store_that_is_missing_is_the_error_of_a_single_run() -> None:
         with pytest.raises(InvalidRequestError, match="keeps its WAL in s3://bucket/wal"):
             await collector.run_once()
         assert collector.states[Task.MANIFEST].last_success_ms == world.clock.ms
+
+    run(main)
+
+
+@pytest.mark.parametrize(("broken", "named"), [(("wal", "compacted"), "wal"), (("compacted",), "compacted")])
+def test_the_first_error_is_that_of_a_single_run_after_all_tasks(broken: Sequence[str], named: str) -> None:
+    class Broken(MemoryStore):
+        async def list_pages(self, prefix: str, *, after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
+            if prefix.split("/")[1] in broken:
+                raise UnavailableError(f"no answer about {prefix}")
+            async for page in super().list_pages(prefix, after=after):
+                yield page
+
+    async def main() -> None:
+        world = World(Broken(ManualClock()))
+        await world.write(Manifest())
+        collector = world.collector(replace(OPTIONS, wal_fence=None))
+        with pytest.raises(UnavailableError, match=f"no answer about db/{named}/"):
+            await collector.run_once()
+        done = {task for task, state in collector.states.items() if state.last_success_ms is not None}
+        assert {Task.MANIFEST, Task.COMPACTIONS, Task.DETACH} <= done
+        assert Task.COMPACTED not in done
 
     run(main)
 
