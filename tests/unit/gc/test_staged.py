@@ -117,7 +117,7 @@ async def test_files_that_killed_writes_left_in_a_local_directory(tmp_path: Path
         store = RetryingStore(TwoPhaseStore(store, MemoryTransactionalStore(), world.env), world.env)
     await world.create(store)
     root = tmp_path / "store" / "db"
-    old, young = [], []
+    old, exact, young = [], [], []
     for name in (
         f"manifest/{NAME}.manifest#1",
         f"wal/{NAME}.sst#12",
@@ -125,14 +125,18 @@ async def test_files_that_killed_writes_left_in_a_local_directory(tmp_path: Path
         "compaction_records/01ARZ3NDEKTSV4RRFFQ69G5FAV.json#4",
         "gc/manifest.boundary#5",
     ):
-        for of, path in ((old, root / name), (young, root / f"{name}0")):
+        for of, path in ((old, root / name), (exact, root / f"{name}1"), (young, root / f"{name}0")):
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(b"half")
             of.append(path)
         os.utime(old[-1], (0, 0))
-    await world.sweep(store)
+        os.utime(exact[-1], ns=(0, (world.clock.ms - DAY_MS) * 1_000_000))
+    collector = await world.sweep(store)
     assert not any(path.exists() for path in old)
+    assert all(path.exists() for path in exact), "not older than a day"
     assert all(path.exists() for path in young), "a put may still go on"
+    progress, manifests = collector.states[Task.STAGED].progress, 1
+    assert (progress.listed, progress.deleted) == (len([*old, *exact, *young]) + manifests, len(old))
     assert await ManifestStore(store, "db", world.env, Metrics()).try_read_latest() is not None
 
 

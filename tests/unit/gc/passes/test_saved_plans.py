@@ -15,10 +15,13 @@ from shale.format.names import (
     wal_key,
 )
 from shale.gc.collector import require_still_deletable
+from shale.gc.database import GcDatabase
 from shale.gc.options import Task
 from shale.gc.plan import GcPlan, PlannedObject
 from shale.protocol.compactions_store import CompactionsStore
+from shale.protocol.options import ProtocolOptions
 from shale.store.memory import MemoryStore
+from shale.store.two_phase.names import staged_key
 from shale.types import (
     Compactions,
     Manifest,
@@ -26,6 +29,7 @@ from shale.types import (
 from tests.unit.gc.passes.collector_world import AGE_S, World
 from tests.unit.gc.values import external, ulid
 from tests.unit.protocol.conftest import run
+from tests.unit.store.two_phase.plain_store import Place
 
 
 def test_only_the_parents_of_a_saved_plan_are_released() -> None:
@@ -99,6 +103,26 @@ def test_planned_objects_that_are_gone_are_no_obstacle() -> None:
         await require_still_deletable(a_plan("p@1", task=Task.DETACH), a_plan(task=Task.DETACH), database)
         with pytest.raises(InvalidDeletion, match="the plan is of memory:///other, not of memory:///db"):
             await require_still_deletable(a_plan(database="memory:///other"), a_plan(), database)
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    "name", [manifest_key("db", 7), compactions_key("db", 7), wal_key("db", 7)], ids=["manifest", "compactions", "wal"]
+)
+def test_staged_objects_exist_for_the_task_of_temporaries_only(name: str) -> None:
+    """The other tasks see what the two-phase mode lists; there a staged object is none."""
+
+    async def main() -> None:
+        world = World()
+        place = Place(world.clock)
+        key = staged_key(name, str(ulid(1)), "0" * 64)
+        await place.objects.put(key, b"x")
+        database = GcDatabase.at(place.process(), "db", world.env, world.metrics, ProtocolOptions())
+        tasks = [task for task in Task if task is not Task.DETACH]
+        assert [(task, found) for task in tasks async for found in database.existing(task, {key})] == [
+            (Task.STAGED, key)
+        ]
 
     run(main)
 
