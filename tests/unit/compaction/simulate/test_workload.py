@@ -92,6 +92,7 @@ def test_a_recorded_workload():
     load = replace(TEN, recorded=flushes)
     assert (load.row_bytes, load.tombstone_bytes, load.end_s) == (50, 36, 60.0)
     assert load.due == [(0.0, 300), (60.0, 100)]
+    assert replace(load, recorded=(*flushes, RecordedFlush(90.0, 100, 5))).end_s == 90.0
     small = replace(TEN, recorded=(RecordedFlush(0.0, 100, 10), RecordedFlush(60.0, 100, 10)))
     assert small.tombstone_bytes == small.row_bytes == 10, "a tombstone is not larger than a row"
     for unknown in (None, 0):
