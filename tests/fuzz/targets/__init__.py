@@ -18,6 +18,7 @@ from tests.fuzz.targets import (
     slatedb_databases,
     spark_options,
     sst_sections,
+    transactions,
 )
 
 _GROUPS = (
@@ -35,6 +36,7 @@ _GROUPS = (
     slatedb_databases,
     spark_options,
     sst_sections,
+    transactions,
 )
 
 

@@ -39,9 +39,8 @@ _ROUTES: tuple[tuple[str, str, Any], ...] = (
         "POST",
         "/v1/txn",
         {
-            "compare": [{"key": b64(b"k"), "target": "value", "value": b64(b"v")}],
-            "success": [["put", b64(b"k"), b64(b"w")]],
-            "failure": [],
+            "compare": [{"check": "value", "key": b64(b"k"), "value": b64(b"v")}, ["absent", b64(b"z")]],
+            "ops": [["put", b64(b"k"), b64(b"w")]],
         },
     ),
     ("POST", "/v1/get-many", {"keys": [b64(b"k"), b64(b"z")]}),
@@ -74,8 +73,12 @@ async def _sent(data: bytes) -> None:
     await send_request((await _PORT()).app, data)
 
 
-async def send_request(app: Any, data: bytes) -> None:
-    """Send one request: method and path, headers, an empty line, and the body; check the form of the answer."""
+async def send_request(app: Any, data: bytes) -> tuple[int, bytes]:
+    """Send one request: method and path, headers, an empty line, and the body; check the form of the answer.
+
+    Returns:
+        The status and the body of the answer; status 0 if there is none.
+    """
     head, _, body = data.partition(b"\r\n\r\n")
     first, *lines = head.split(b"\r\n")
     method, _, target = first.partition(b" ")
@@ -104,6 +107,7 @@ async def send_request(app: Any, data: bytes) -> None:
 
     await app(scope, receive, send)
     _check_answer(sent)
+    return sent[0]["status"] if sent else 0, b"".join(message.get("body", b"") for message in sent[1:])
 
 
 def _check_answer(sent: list[dict[str, Any]]) -> None:
