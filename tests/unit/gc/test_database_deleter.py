@@ -77,6 +77,24 @@ def test_a_single_run_deletes_after_the_grace_period_and_not_before() -> None:
     run(main)
 
 
+def test_the_wal_in_a_store_of_its_own_is_deleted_too() -> None:
+    async def main() -> None:
+        harness = Harness()
+        await harness.make(wal_store=harness.wal_store)
+        await destroy_later(harness.target(wal=True))
+        harness.clock.sleep(2 * GRACE_S)
+        metrics = Metrics()
+        database = GcDatabase.at(
+            harness.store, "db", harness.env, metrics, ProtocolOptions(), wal_store=harness.wal_store
+        )
+        options = GcOptions(delete_grace_period_s=GRACE_S)
+        assert await DatabaseDeleter(database, lambda: options, GcMetrics(metrics)).delete_if_due()
+        assert harness.listing() == []
+        assert harness.listing(harness.wal_store) == []
+
+    run(main)
+
+
 def test_progress_counts_every_object_but_the_marker_of_the_deletion() -> None:
     async def main() -> None:
         harness = await due_for_deletion()
