@@ -1,12 +1,15 @@
-"""Closes of a writer: which rows are where afterwards, and what a store that does not answer leaves undone."""
+"""Ends of a writer: which rows are where afterwards, what is left undone, and what reads under way get."""
 
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+import shale
 from shale.engine.options import FlushType
 from shale.errors import ClosedError, UnavailableError
+from shale.sst.disk_cache import DiskCacheOptions
 from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
 from tests.unit.engine.write.timing import VirtualPlace, put, run_writers
@@ -108,3 +111,73 @@ def test_a_close_does_not_wait_for_a_store_that_does_not_answer(kind: FlushType)
         await again.abort()
 
     run_writers(scenario)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_scan_that_reads_on_after_a_close_is_told(*, reverse: bool) -> None:
+    """The task group of its prefetches has ended."""
+
+    async def run() -> None:
+        db = await shale.Db.open("db", store=MemoryStore(), flush_interval=None)
+        for number in range(300):
+            await db.put(b"%04d" % number, bytes([number % 251]) * 1000)
+        await db.flush("memtable")
+        scan = db.scan(read_ahead_bytes=4096, reverse=reverse)
+        assert len(await scan.next_batch(1)) == 1
+        await db.close()
+        with pytest.raises(ClosedError, match="the database is closed"):
+            await scan.next_batch(300)
+
+    anyio.run(run)
+
+
+class GatedStore(MemoryStore):
+    """A store whose reads of SSTs wait, once there is a gate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = anyio.Event()
+        self.gate: anyio.Event | None = None
+
+    async def get_range(self, key: str, start: int, end: int) -> memoryview | None:
+        if "/compacted/" in key and self.gate is not None:
+            self.asked.set()
+            await self.gate.wait()
+        return await super().get_range(key, start, end)
+
+
+@pytest.mark.parametrize("end", ["close", "abort", "failure"])
+def test_a_lookup_that_is_under_way_at_the_end_gets_its_value(tmp_path: Path, end: str) -> None:
+    """The disk cache cannot write what it reads in the background any more."""
+
+    async def run() -> None:
+        store, found = GatedStore(), []
+        options = {"store": store, "flush_interval": None}
+        async with shale.Db.open("db", **options) as db:
+            await db.put(b"k", b"value")
+            await db.flush("memtable")
+        db = await shale.Db.open("db", **options, disk_cache=DiskCacheOptions(str(tmp_path)), block_cache_bytes=1 << 20)
+        writer, store.gate = db._writer, anyio.Event()
+
+        async def look_up() -> None:
+            found.append(await db.get(b"k"))
+
+        async def fail() -> None:
+            raise UnavailableError("mine")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(look_up)
+            await store.asked.wait()
+            if end == "failure":
+                writer.host.group.start_soon(fail)
+                with pytest.raises(UnavailableError, match="mine"):
+                    await writer.durable(1 << 60)
+            else:
+                await (db.close() if end == "close" else writer.abort())
+            store.gate.set()
+        assert found == [b"value"]
+        if end == "failure":
+            with pytest.raises(UnavailableError, match="mine"):
+                await db.close()
+
+    anyio.run(run)

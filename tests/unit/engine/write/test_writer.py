@@ -12,6 +12,9 @@ from shale.engine.write.batch import WriteBatch
 from shale.env import Env, InlineCpu
 from shale.errors import FencedError, ProtocolPanic, ShaleError, UnavailableError, WalDisabled
 from shale.kernels.rows import Rows
+from shale.protocol.manifest_store import WRITER, FenceableManifest, ManifestStore
+from shale.store.memory import MemoryStore
+from shale.store.port import GetResult
 from shale.types import KeyRange
 from tests.unit.engine.write.timing import VirtualPlace, put, run_writers
 
@@ -290,5 +293,35 @@ def test_a_full_memtable_is_flushed_by_itself_together_with_its_wal_file() -> No
         assert (writer.durability.durable_seq, writer.durability.flushed_seq) == (1, 1)
         assert isinstance(writer.views.view.tables[0].rows(), Rows)
         await writer.abort()
+
+    run_writers(scenario)
+
+
+class SlowWal(MemoryStore):
+    """A store whose reads of WAL files take a minute."""
+
+    async def get(self, key: str) -> GetResult | None:
+        await anyio.sleep(60 if "/wal/" in key else 0)
+        return await super().get(key)
+
+
+def test_a_writer_that_is_fenced_during_its_replay_is_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The replay reads the fence of the writer before, after the group of the tasks has ended."""
+    monkeypatch.setattr("shale.engine.wal.replay.KEPT_BYTES_MAX", 0)
+
+    async def scenario(place: VirtualPlace) -> None:
+        place.store = SlowWal()
+        await (await place.open()).abort()
+
+        async def take_over() -> None:
+            await anyio.sleep(90)
+            stored = await ManifestStore(place.store, "db", place.env).load()
+            assert stored.value.writer_epoch == 2
+            await FenceableManifest.claim(stored, WRITER)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(take_over)
+            with pytest.raises(FencedError, match="epoch 2 was superseded by 3"):
+                await place.open(manifest_poll_interval_s=1.0)
 
     run_writers(scenario)
