@@ -368,3 +368,22 @@ def test_parts_are_merged_so_that_few_are_left_and_no_key_is_kept_twice() -> Non
         assert sizes == [8, 11, 12, 12, 11, 12, 16]
 
     anyio.run(run)
+
+
+@pytest.mark.parametrize(("sizes", "limit", "kept"), [((4, 2), 9, 4), ((5, 2), 7, 7), ((5, 2), 6, 5)])
+def test_parts_are_merged_for_their_sizes_or_for_the_limit(sizes: tuple[int, int], limit: int, kept: int) -> None:
+    """A part takes a newer one of at least half its size; beyond the limit, all are merged before a window ends."""
+
+    async def run() -> None:
+        tables = [
+            table_of(*((b"%d" % key, first + key) for key in range(size)))
+            for size, first in zip(sizes, (1, 6), strict=True)
+        ]
+        history = CommitHistory(tables[0], 17 * limit)
+        window = history.begin(0)
+        for table, following in zip(tables, (tables[1], Memtable()), strict=True):
+            history.set_active(following)
+            await flush(history, table)
+        assert (history.size_bytes, window.has_overflowed) == (17 * kept, False)
+
+    anyio.run(run)
