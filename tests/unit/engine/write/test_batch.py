@@ -152,6 +152,7 @@ def test_a_key_that_is_no_bytes_is_refused(key: Any) -> None:
 
 def test_the_longest_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_VALUE_BYTES", 4)
+    monkeypatch.setattr(module, "_LONG_BYTES", 4)
     batch = WriteBatch()
     assert checked_value(bytearray(b"1234")) == b"1234"
     batch.put(b"k", bytearray(b"1234"))
@@ -161,6 +162,7 @@ def test_the_longest_value(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda: checked_value(b"12345"),
         lambda: batch.put(b"k", bytearray(b"12345")),
         lambda: batch.put_many([b"k", b"l"], [b"1", b"12345"]),
+        lambda: WriteBatch().put_many([b"k", b"l"], [b"1", b"12345"]),
         lambda: batch.merge(b"k", b"12345"),
     ):
         with pytest.raises(InvalidRequestError, match="value of 5 bytes: at most 4"):
