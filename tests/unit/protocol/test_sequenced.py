@@ -150,14 +150,20 @@ def test_t1d_a_probe_into_deleted_ids_does_not_revive_an_old_version(world: Worl
     run(main)
 
 
-def test_t1g_foreign_names_are_ignored(world: World) -> None:
+def test_t1g_foreign_names_are_ignored(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """They are logged, unless a local store has made them while it writes a file."""
+
     async def main() -> None:
         a = world.process()
         await write_until(a.manifests, 2)
-        for junk in ("foo.txt", "abc.manifest", "7.manifest", f"{7:020}.manifest.tmp", f"{7:020}.x.manifest", "7#3"):
+        others = ["foo.txt", "abc.manifest", "7.manifest", f"{7:020}.manifest.tmp", f"{7:020}.x.manifest"]
+        for junk in (*others, f"{7:020}.manifest#3"):
             await world.memory.put(f"{ROOT}/manifest/{junk}", b"junk")
         fresh = world.process()
         assert [version.id for version in await fresh.manifests.list_versions()] == [1, 2]
+        logged = [line for record in caplog.records if "unknown_file" in (line := record.getMessage())]
+        assert [sum(f"manifest/{junk}" in line for line in logged) for junk in others] == [1] * len(others)
+        assert len(logged) == len(others)
         assert (await fresh.manifests.read_latest()).id == 2
 
     run(main)
