@@ -40,11 +40,17 @@ class Baseline:
         return Baseline(seconds, by_line)
 
     def tests_of(self, path: Path, lines: Sequence[int], first: Iterable[str] = ()) -> list[str]:
-        """Return the tests that run one of the lines: ``first`` ones first, then the fastest."""
+        """Return the tests that run one of the lines.
+
+        ``first`` ones come first, then the unit tests of the same folder, then all others; of each, the fastest first.
+        Tests of distant code run a line often and check it rarely.
+        """
         known = self.by_line.get(str(path), {})
         found = {test for line in lines for test in known.get(line, ())}
         early = dict.fromkeys(test for test in first if test in found)
-        return [*early, *sorted(found - early.keys(), key=lambda test: self.seconds[test])]
+        near = f"tests/unit/{path.parent.relative_to(REPOSITORY).as_posix().removeprefix('shared/shale/')}/"
+        order = sorted(found - early.keys(), key=lambda test: (not test.startswith(near), self.seconds[test]))
+        return [*early, *order]
 
 
 def within(tests: Sequence[str], seconds: Mapping[str, float], budget_s: float) -> list[str]:

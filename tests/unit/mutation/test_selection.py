@@ -27,6 +27,25 @@ def test_tests_of_a_line_come_fastest_first_after_those_that_killed_before(tmp_p
     assert baseline.tests_of(A, (3,)) == []
 
 
+def test_unit_tests_of_the_same_folder_come_before_all_others() -> None:
+    module = REPOSITORY / "shared" / "shale" / "engine" / "write" / "batch.py"
+    names = {
+        "tests/unit/engine/test_db.py::a": 0.1,
+        "tests/unit/engine/write/test_batch.py::a": 0.4,
+        "tests/unit/engine/write/takeover/test_claim.py::a": 0.3,
+        "tests/model/test_model.py::a": 0.2,
+        "tests/unit/engine/write/test_batch.py::b": 0.5,
+    }
+    baseline = Baseline({}, {}).with_records((name, took_s, {str(module): [1]}) for name, took_s in names.items())
+    assert baseline.tests_of(module, (1,), ["tests/unit/engine/write/test_batch.py::b"]) == [
+        "tests/unit/engine/write/test_batch.py::b",
+        "tests/unit/engine/write/takeover/test_claim.py::a",
+        "tests/unit/engine/write/test_batch.py::a",
+        "tests/unit/engine/test_db.py::a",
+        "tests/model/test_model.py::a",
+    ]
+
+
 def test_tests_that_are_measured_later_join_the_others() -> None:
     first = Baseline({}, {}).with_records([("old", 1.0, {str(A): [1]}), ("fails", 0.1, {})])
     both = first.with_records([("new", 0.5, {str(A): [1, 2], str(C): [7]})])
