@@ -42,9 +42,6 @@ NOT_FUZZED = {
     "shale_spark.codecs.json_codec": "columns of Spark's own JSON reader",
     "shale_spark.codecs.plain_codecs": "columns by Arrow's casts",
     "shale_spark.codecs.row_codecs": "columns by the readers of Arrow and Avro",
-    "shale_spark.compaction.task_plan": _OWN_JOB,
-    "shale_spark.errors": _OWN_JOB,
-    "shale_spark.load.load_task": _OWN_JOB,
     "shale_spark.scrub": _OWN_JOB,
     "shale_spark.source.read_plan": _OWN_JOB,
 }

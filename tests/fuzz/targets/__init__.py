@@ -19,6 +19,7 @@ from tests.fuzz.targets import (
     settings,
     slatedb_databases,
     spark_options,
+    spark_tasks,
     sst_sections,
     transactions,
 )
@@ -39,6 +40,7 @@ _GROUPS = (
     settings,
     slatedb_databases,
     spark_options,
+    spark_tasks,
     sst_sections,
     transactions,
 )

@@ -1,4 +1,4 @@
-"""Files and answers that commands, clients and executors read: imports, journals, messages of tasks, scan answers."""
+"""Files and values that commands, clients and executors read: imports, journals, values and operands."""
 
 import io
 import json
@@ -18,8 +18,6 @@ from shale_cli.commands.kv.import_journal import ImportJournal, may_run
 from shale_cli.commands.kv.row_import import source
 from shale_cli.commands.kv.row_layout import RowLayout, ValueFormat, decoder_of
 from shale_cli.framework.output.writer import Format, KeyEncoding, Output
-from shale_spark.compaction import messages
-from tests.fuzz import samples
 from tests.fuzz.folder import folder
 from tests.fuzz.mutation import any_of, mutate_bytes, words_mutation
 from tests.fuzz.target import Target
@@ -103,31 +101,6 @@ def _journal(data: bytes) -> None:
         may_run(found)
 
 
-def _message(data: bytes) -> None:
-    """Decode a message between a task and the driver, and one that is encoded again."""
-    found = messages.decode(data)
-    assert type(found).__name__ in messages.__dict__
-
-
-def _messages() -> list[bytes]:
-    from shale.types import Sst, Ulid
-
-    _, info = samples.sst(1)
-    sst = Sst(id=Ulid(7), info=info)
-    every: list[messages.Message] = [
-        messages.TaskHello("token", 1, 2),
-        messages.TaskReport(3, (sst,), 10, 20, (1, 2), 3, 4, "why"),
-        messages.RangeFinished(1, Ulid(7)),
-        messages.TaskFailed(b"error"),
-        messages.RangeStart(1, sst),
-        messages.RangeStart(0, None),
-        messages.ReportAccepted(),
-        messages.AttemptRefused(),
-        messages.RangeDone(),
-    ]
-    return [messages.encode(each)[4:] for each in every]
-
-
 _CODECS = (BytesCodec(), TextCodec(), IntCodec(), StructCodec(">IH"), JsonCodec(), MsgpackCodec())
 
 
@@ -173,14 +146,6 @@ def targets() -> list[Target]:
             invalid,
             ("shale_cli.commands.kv.import_journal",),
             JSON_MUTATION,
-        ),
-        Target(
-            "spark message",
-            _message,
-            _messages,
-            (CorruptionError,),
-            ("shale_spark.compaction.messages",),
-            mutate_msgpack,
         ),
         Target(
             "codecs",
