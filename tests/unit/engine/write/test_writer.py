@@ -1,18 +1,21 @@
 """A writer alone, in virtual time: what waits for what, how it flushes and closes, and what a failure ends."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import anyio
 import anyio.lowlevel
 import pytest
 
+import shale
 from shale.engine.options import FlushType
 from shale.engine.write.batch import WriteBatch
 from shale.env import Env, InlineCpu
 from shale.errors import FencedError, ProtocolPanic, ShaleError, UnavailableError, WalDisabled
 from shale.kernels.rows import Rows
 from shale.protocol.manifest_store import WRITER, FenceableManifest, ManifestStore
+from shale.sst.disk_cache import DiskCacheOptions
 from shale.store.memory import MemoryStore
 from shale.store.port import GetResult
 from shale.types import KeyRange
@@ -323,5 +326,54 @@ def test_a_writer_that_is_fenced_during_its_replay_is_not_opened(monkeypatch: py
             tasks.start_soon(take_over)
             with pytest.raises(FencedError, match="epoch 2 was superseded by 3"):
                 await place.open(manifest_poll_interval_s=1.0)
+
+    run_writers(scenario)
+
+
+def files_in(directory: Path) -> list[Path]:
+    return sorted(directory.rglob("*"))
+
+
+@pytest.mark.parametrize("cache_on_flush", [False, True])
+def test_a_flush_fills_the_disk_cache_if_it_shall(tmp_path: Path, *, cache_on_flush: bool) -> None:
+    async def scenario(place: VirtualPlace) -> None:
+        writer = await place.open(disk_cache=DiskCacheOptions(str(tmp_path), cache_on_flush=cache_on_flush))
+        await put(writer, b"a")
+        before = files_in(tmp_path)
+        await writer.flush(FlushType.MEMTABLE)
+        assert (files_in(tmp_path) != before) is cache_on_flush
+        await writer.abort()
+
+    run_writers(scenario)
+
+
+class SlowDisk(InlineCpu):
+    """Work that adds files to a directory takes a minute."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    async def run(self, work: Callable[[], T]) -> T:
+        before = files_in(self.directory)
+        result = work()
+        if files_in(self.directory) != before:
+            await anyio.sleep(60)
+        return result
+
+
+def test_a_lookup_does_not_wait_until_the_disk_cache_has_written_what_it_read(tmp_path: Path) -> None:
+    async def scenario(place: VirtualPlace) -> None:
+        writer = await place.open()
+        await put(writer, b"a")
+        await writer.flush(FlushType.MEMTABLE)
+        await writer.abort()
+        env = Env(place.env.clock, place.env.rng, SlowDisk(tmp_path))
+        disk = DiskCacheOptions(str(tmp_path))
+        async with shale.Db.open("db", store=place.store, env=env, disk_cache=disk, block_cache_bytes=1 << 20) as db:
+            begun, before = place.loop.time(), files_in(tmp_path)
+            assert await db.get(b"a") == b"value"
+            assert place.loop.time() < begun + 60
+            await anyio.sleep(60)
+            assert files_in(tmp_path) != before
 
     run_writers(scenario)
