@@ -327,8 +327,6 @@ def _unary(operator: bytes, value: Any) -> Any:
 
 def _binary(operator: bytes, left: Any, right: Any) -> Any:
     if operator in (b"==", b"~="):
-        if {type(left), type(right)} == {float, bytes}:
-            raise Unsupported  # Shale takes a number for its text
         return (type(left) is type(right) and left == right) is (operator == b"==")
     if operator in (b"+", b"-"):
         return _number(left) + _number(right) * (1 if operator == b"+" else -1)

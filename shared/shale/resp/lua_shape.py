@@ -24,6 +24,8 @@ _KEPT = frozenset(
 )
 _OPTIONS = frozenset((b"EX", b"NX", b"PX", b"XX"))
 _OPEN, _CLOSE = b"(", b")"
+_ADDITION = frozenset((b"+", b"-"))
+_CONVERSION_TOKENS = 7
 
 Shape = tuple[bytes, ...]
 
@@ -68,12 +70,18 @@ def _without_brackets(tokens: list[bytes]) -> list[bytes]:
 
 
 def _without_conversions(tokens: list[bytes]) -> list[bytes]:
-    """Replace ``tonumber(x)`` by ``x``: commands take numbers as text, too."""
+    """Replace ``tonumber(ARGV[n])`` by ``ARGV[n]`` where Lua and commands take a number as text, too.
+
+    These are arguments of functions, and operands of ``+`` and ``-``.  A comparison does not: a number never equals
+    text.  The first argument is the token of the lock, which the conversion would change.
+    """
     kept = list(tokens)
-    for place in reversed([at for at, token in enumerate(kept[:-1]) if token == b"tonumber"]):
-        end = _closing(kept, place + 1) if kept[place + 1] == _OPEN else None
-        if end is not None:
-            del kept[end], kept[place : place + 2]
+    for place in reversed([at for at, token in enumerate(kept) if token == b"tonumber"]):
+        end = place + _CONVERSION_TOKENS
+        match kept[place:end]:
+            case [_, b"(", b"ARGV", b"[", number, b"]", b")"] if number != b"1":
+                if _ADDITION.intersection(kept[place - 1 : place] + kept[end : end + 1]) or kept[place - 1] == b",":
+                    kept[place:end] = kept[place + 2 : end - 1]
     return kept
 
 

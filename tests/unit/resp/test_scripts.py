@@ -77,6 +77,12 @@ def test_scripts_of_one_shape() -> None:
         assert shape_of(variant.encode()) == plain
 
 
+@pytest.mark.parametrize("script", [EXTEND, PROLONG, TAKE_ALL])
+def test_conversions_of_arguments_do_not_change_the_shape(script: str) -> None:
+    converted = script.replace("= ARGV[2]", "= argument").replace("ARGV[2]", "tonumber(ARGV[2])")
+    assert shape_of(converted.replace("argument", "ARGV[2]").encode()) == shape_of(script.encode())
+
+
 @pytest.mark.parametrize(
     "script",
     [
@@ -94,6 +100,9 @@ def test_scripts_of_one_shape() -> None:
         "return 'a\\'b'",
         "if if if",
         "tonumber(",
+        RELEASE.replace('redis.call("GET", KEYS[1])', 'tonumber(redis.call("GET", KEYS[1]))'),
+        RELEASE.replace("ARGV[1]", "tonumber(ARGV[1])"),
+        EXTEND.replace("KEYS[1]", "tonumber(KEYS[1])"),
         "",
     ],
 )
@@ -194,6 +203,30 @@ def test_taking_a_lock() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("lifetime", ["0", "-1", "soon"])
+def test_a_taken_lock_refuses_an_impossible_lifetime_too(lifetime: str) -> None:
+    """Redis' ``set`` looks at the lifetime first."""
+
+    async def scenario() -> None:
+        async with harness() as home:
+            say = home.talker()
+            await say("SET", "lock", "me")
+            # This script looks at the lock first.
+            assert await say("EVAL", TAKE_OR_EXTEND, 1, "lock", "you", lifetime) == -1
+            for script, args in ((TAKE, ("you", lifetime)), (EXTEND_OR_TAKE, ("you", lifetime))):
+                with pytest.raises(RespFailure, match=r"expire time|integer"):
+                    await say("EVAL", script, 1, "lock", *args)
+            with pytest.raises(RespFailure, match=r"expire time|integer"):
+                await say("EVAL", TAKE_BY_PREFIX, 1, "lock", "you:1", 3, lifetime)
+            assert await say("GET", "lock") == b"me"
+
+    asyncio.run(scenario())
+
+
+EXTEND_OR_TAKE = """
+    if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2])
+    elseif redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[2], 'NX') then return 1 else return 0 end
+"""
 REENTER = """
     local id = redis.call('GET', KEYS[1])
     if id == ARGV[1] then

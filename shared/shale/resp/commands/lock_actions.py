@@ -41,10 +41,13 @@ class LockCall:
         """Return the row of a lock that has not expired."""
         return await self.session.live_row(self.reads, key)
 
-    def put(self, key: bytes, ms: bytes | None = None) -> None:
-        """Write the token, with that lifetime; by default the second argument says it."""
-        expire_at = positive_expiry_ms(self.args[1] if ms is None else ms, 1, self.now_ms, "set")
-        self.writes.put(key, self.args[0], expire_at=expire_at)
+    def expiry(self, place: int = 1) -> int:
+        """Return when a lock expires that is written now, with the lifetime in the argument at that place."""
+        return positive_expiry_ms(self.args[place], 1, self.now_ms, "set")
+
+    def put(self, key: bytes, expire_at: int | None = None) -> None:
+        """Write the token; by default the second argument says the lifetime."""
+        self.writes.put(key, self.args[0], expire_at=self.expiry() if expire_at is None else expire_at)
 
     def let_expire(self, key: bytes, row: Row, expire_at: int) -> None:
         """Change when a lock expires; in the past means now."""
@@ -102,10 +105,10 @@ async def _time_left_ms(call: LockCall) -> bytes:
 
 
 async def _take(call: LockCall) -> bytes:
-    whole_number(call.args[1])
+    expire_at = call.expiry()  # `set` refuses a lifetime before it looks at the key
     if await call.row(call.keys[0]) is not None:
         return call.session.encoding.null
-    call.put(call.keys[0])
+    call.put(call.keys[0], expire_at)
     return OK
 
 
@@ -113,10 +116,14 @@ async def _take_or_extend(call: LockCall) -> bytes:
     row = await _owned(call)
     if not isinstance(row, bytes):
         call.let_expire(call.keys[0], row, expiry_ms(call.args[1], 1, call.now_ms, "pexpire"))
-    elif await call.row(call.keys[0]) is not None:
+        return integer(1)
+    is_taken = await call.row(call.keys[0]) is not None
+    if is_taken and call.script.foreign:
         return row
-    else:
-        call.put(call.keys[0])
+    expire_at = call.expiry()  # the other script calls `set` with NX, which refuses a lifetime first
+    if is_taken:
+        return row
+    call.put(call.keys[0], expire_at)
     return integer(1)
 
 
@@ -142,11 +149,12 @@ async def _take_or_renew(call: LockCall) -> bytes:
 
 async def _take_by_prefix(call: LockCall) -> bytes:
     """Take a free lock, or replace one whose token has the same beginning, as long as the second argument says."""
+    expire_at = call.expiry(2)
     length = whole_number(call.args[1], least=1)
     row = await call.row(call.keys[0])
     if row is not None and row.value[:length] != call.args[0][:length]:
         return call.session.encoding.null
-    call.put(call.keys[0], call.args[2])
+    call.put(call.keys[0], expire_at)
     return OK
 
 
