@@ -81,14 +81,22 @@ def encode_error(error: ShaleError) -> bytes:
 
 
 def decode_error(data: bytes) -> ShaleError:
-    """Return the error again; of a class that cannot be imported here, its nearest ancestor that can."""
-    fields = msgpack.unpackb(data)
-    cls = next(found for module, name in fields["classes"] if (found := error_class(module, name)) is not None)
-    error = cls.__new__(cls, fields["message"])
-    assert isinstance(error, ShaleError)
-    for name, value in fields["state"].items():
-        setattr(error, name, value)
-    return error
+    """Return the error again; of a class that cannot be imported here, its nearest ancestor that can.
+
+    Raises:
+        CorruptionError: the bytes are no error, or that of another release.
+    """
+    try:
+        fields = msgpack.unpackb(data)
+        if not isinstance(fields["message"], str):
+            raise TypeError("its message is no text")
+        found = [cls for module, name in fields["classes"] if (cls := error_class(module, name)) is not None]
+        decoded: ShaleError = found[0].__new__(found[0], fields["message"])
+        for name, value in fields["state"].items():
+            setattr(decoded, name, value)
+    except (ValueError, TypeError, LookupError, AttributeError, msgpack.UnpackException) as error:
+        raise CorruptionError(f"the error of a task is malformed: {error}") from error
+    return decoded
 
 
 def error_class(module: str, name: str) -> Any:

@@ -26,6 +26,8 @@ from shale.types import Sst, Ulid
 
 FRAME_BYTES_MAX = 16 << 20
 """A frame holds a few SSTs with two keys each."""
+HELLO_BYTES_MAX = 4096
+"""The first frame of a connection, whose sender is not known yet."""
 _LENGTH = Struct(">I")
 
 
@@ -119,6 +121,7 @@ _KINDS: dict[str, type[Any]] = {
 }
 _SST = 1
 _ULID = 2
+_ULID_BYTES = 16
 
 
 def encode(message: Message) -> bytes:
@@ -143,9 +146,28 @@ def decode(body: bytes) -> Message:
     try:
         name, *fields = msgpack.unpackb(body, ext_hook=_unpack_value, use_list=False)
         message: Message = _KINDS[name](*fields)
+        _require_types(message)
     except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
         raise CorruptionError(f"a message between driver and task is malformed: {error}") from error
     return message
+
+
+def _require_types(message: Message) -> None:
+    match message:
+        case (
+            TaskHello(str(), int(), int())
+            | RangeFinished(int(), Ulid() | None)
+            | TaskFailed(bytes())
+            | RangeStart(int(), Sst() | None)
+            | ReportAccepted()
+            | AttemptRefused()
+            | RangeDone()
+        ):
+            return
+        case TaskReport(int(), tuple() as ssts, int(), int(), (int(), int()), int(), int(), str()):
+            if all(isinstance(each, Sst) for each in ssts):
+                return
+    raise TypeError(f"a field of {type(message).__name__} has another type")
 
 
 class MessageStream:
@@ -159,16 +181,16 @@ class MessageStream:
         """Send one message."""
         await self._stream.send(encode(message))
 
-    async def receive(self) -> Message:
-        """Receive the next message.
+    async def receive(self, bytes_max: int = FRAME_BYTES_MAX) -> Message:
+        """Receive the next message, of at most so many bytes.
 
         Raises:
             EndOfStream, IncompleteRead, BrokenResourceError: the other side is gone.
             CorruptionError: the frame holds no message.
         """
         (length,) = _LENGTH.unpack(await self._receive.receive_exactly(_LENGTH.size))
-        if length > FRAME_BYTES_MAX:
-            raise CorruptionError(f"a frame of {length} bytes exceeds {FRAME_BYTES_MAX}")
+        if length > bytes_max:
+            raise CorruptionError(f"a frame of {length} bytes exceeds {bytes_max}")
         return decode(await self._receive.receive_exactly(length))
 
     async def aclose(self) -> None:
@@ -189,12 +211,18 @@ def _pack_value(value: object) -> Any:
 
 def _unpack_value(code: int, data: bytes) -> object:
     if code == _ULID:
-        return Ulid(int.from_bytes(data))
+        return _ulid(data)
     if code != _SST:
         raise ValueError(f"unknown kind of value {code}")
     id_, version, info = msgpack.unpackb(data)
     return Sst(
-        id=Ulid(int.from_bytes(id_)),
+        id=_ulid(id_),
         info=decode_sst_info(info),
         format_version=version,
     )
+
+
+def _ulid(data: object) -> Ulid:
+    if not isinstance(data, bytes) or len(data) != _ULID_BYTES:
+        raise ValueError(f"an id is no {_ULID_BYTES} bytes")
+    return Ulid(int.from_bytes(data))

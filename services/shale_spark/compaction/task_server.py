@@ -18,6 +18,7 @@ from anyio.abc import SocketAttribute, SocketStream, TaskStatus
 
 from shale.errors import CorruptionError, InvalidRequestError, ShaleError
 from shale_spark.compaction.messages import (
+    HELLO_BYTES_MAX,
     AttemptRefused,
     Message,
     MessageStream,
@@ -121,7 +122,7 @@ class TaskServer:
             wire = MessageStream(stream)
             try:
                 with anyio.fail_after(_HELLO_S):
-                    hello = await wire.receive()
+                    hello = await wire.receive(HELLO_BYTES_MAX)
             except (*GONE, CorruptionError):
                 return  # not one of our tasks: a port scanner, perhaps
             if isinstance(hello, TaskHello) and self._is_ours(hello):

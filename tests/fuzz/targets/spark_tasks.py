@@ -33,7 +33,7 @@ from tests.fuzz.target import Difference, Target
 from tests.unit.compactor.values import entry, manifest, spec, sst, tree
 
 _OF_THE_DRIVER = (ShaleError, AssertionError, LookupError, ValueError, TypeError, AttributeError, StopIteration)
-"""Plans, results and errors come from the same job, so their readers promise no class; Spark ends the task or the job.
+"""Plans and results come from the same job, so their readers promise no class; Spark ends the task or the job.
 What is found here is a crash, a hang, memory, and an answer that is not what the bytes say.
 """
 _TOKEN = "ab" * 16
@@ -221,7 +221,7 @@ def _has_types(message: messages.Message) -> bool:
         case messages.TaskFailed(error=bytes() as error):
             try:
                 decode_error(error)
-            except _OF_THE_DRIVER:
+            except CorruptionError:
                 return False
             return True
     return not isinstance(message, messages.TaskReport | messages.TaskFailed)
@@ -374,5 +374,5 @@ def targets() -> list[Target]:
         make("spark task server", _server, _servers, (), (*server, wire), _mutate_server),
         make("spark task plan", _plan, _plans, _OF_THE_DRIVER, (plans,), mutate_message),
         make("spark task result", _result, _results, _OF_THE_DRIVER, (load,), mutate_message),
-        make("spark task error", _error, _errors, _OF_THE_DRIVER, (errors,), mutate_message),
+        make("spark task error", _error, _errors, (ShaleError,), (errors,), mutate_message),
     ]

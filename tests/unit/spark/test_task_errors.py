@@ -2,6 +2,7 @@
 
 from uuid import UUID
 
+import msgpack
 import pytest
 
 from shale import errors
@@ -39,3 +40,24 @@ def test_an_unknown_class_becomes_its_nearest_ancestor() -> None:
     back = decode_error(encode_error(Local("damaged", path="x")))
     assert type(back) is CorruptionError
     assert str(back) == "x: damaged"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xc1",
+        msgpack.packb([]),
+        msgpack.packb({"classes": [], "message": "", "state": {}}),
+        msgpack.packb({"classes": [["shale.errors", "Row"]], "message": "", "state": {}}),
+        msgpack.packb({"classes": [["shale.errors", "CorruptionError"]], "message": "", "state": 1}),
+        msgpack.packb({"classes": [["shale.errors", "CorruptionError"]], "message": "", "state": {"args": 1}}),
+        msgpack.packb({"classes": [["shale.errors", "CorruptionError"]], "message": b"text", "state": {}}),
+        msgpack.packb({"classes": [[1, 2]], "message": "", "state": {}}),
+        msgpack.packb({"classes": [["shale.errors", "CorruptionError"]], "state": {}}),
+    ],
+)
+def test_what_is_no_error_is_refused(body: bytes) -> None:
+    """An executor of another release may send it; the driver says so and does not end with a KeyError."""
+    with pytest.raises(CorruptionError, match="the error of a task is malformed"):
+        decode_error(body)

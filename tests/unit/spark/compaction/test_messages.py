@@ -57,3 +57,21 @@ def test_messages_with_other_fields_are_refused(body: object) -> None:
     """Another release may send them."""
     with pytest.raises(CorruptionError):
         messages.decode(msgpack.packb(body))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        ["TaskReport", 0, 5, 0, 0, [0, 0], 0, 0, ""],
+        ["TaskReport", 0, ["sst"], 0, 0, [0, 0], 0, 0, ""],
+        ["TaskReport", 0, [], "many", 0, [0, 0], 0, 0, ""],
+        ["TaskReport", 0, [], 0, 0, None, 0, 0, ""],
+        ["TaskHello", 5, 0, 0],
+        ["TaskFailed", "text"],
+        ["RangeFinished", 0, msgpack.ExtType(2, bytes(17))],
+    ],
+)
+def test_messages_with_fields_of_other_types_are_refused(body: object) -> None:
+    """The driver would end with a TypeError while it applies them."""
+    with pytest.raises(CorruptionError):
+        messages.decode(msgpack.packb(body))
