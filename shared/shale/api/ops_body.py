@@ -7,11 +7,13 @@ Generated clients send objects instead: ``{"op": "put", "key", "value", "ttl_ms"
 
 from binascii import a2b_base64
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias, cast
 
 from shale.api.fields import binary, expiry_from_body, reject_unknown_fields
 from shale.engine.write.batch import WriteBatch
+from shale.errors import InvalidRequestError
 from shale.service.http.documents import Fields
 from shale.service.http.problems import Problem, bad_request, too_large
 
@@ -27,7 +29,7 @@ def batch_from_body(body: Fields, *, packed: bool, max_key_bytes: int, max_rows:
 
     Raises:
         Problem: the body is malformed (400) or has too many rows (413); the message names the operation.
-        InvalidRequestError: a key, value or lifetime is invalid.
+        InvalidRequestError: a key, value or lifetime is invalid; the message names the operation, too.
     """
     reject_unknown_fields(body, _FIELDS)
     ops = items(body.get("ops"), "ops", max_rows=max_rows)
@@ -51,13 +53,19 @@ def items(value: object, name: str, *, max_rows: int) -> Items:
 
 def batch_from_ops(ops: Items, *, packed: bool, max_key_bytes: int) -> WriteBatch:
     """Build a batch of operations; raises like ``batch_from_body``."""
-    batch = WriteBatch(max_key_bytes=max_key_bytes)
     columns = _plain_puts(ops, packed=packed)
     if columns is not None:
-        batch.put_many(*columns)
-    else:
-        for place, op in enumerate(ops):
-            _add(batch, op, f"ops[{place}]", packed=packed)
+        batch = WriteBatch(max_key_bytes=max_key_bytes)
+        with suppress(InvalidRequestError):  # the message has to name the operation
+            batch.put_many(*columns)
+            return batch
+    batch = WriteBatch(max_key_bytes=max_key_bytes)
+    for place, op in enumerate(ops):
+        name = f"ops[{place}]"
+        try:
+            _add(batch, op, name, packed=packed)
+        except InvalidRequestError as error:
+            raise InvalidRequestError(f"{name}: {error}") from error
     return batch
 
 

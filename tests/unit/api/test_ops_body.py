@@ -24,10 +24,12 @@ def test_of_several_puts_on_one_key_the_last_one_counts(rest: list[Any]) -> None
     assert rows[:2] == [(b"a", b"2"), (b"b", b"3")]
 
 
+@pytest.mark.parametrize("rest", [[], [["delete", b"z"]]], ids=["plain", "delete"])
 @pytest.mark.parametrize("key", [b"", b"abcdef"])
-def test_a_key_that_cannot_be_is_refused(key: bytes) -> None:
-    with pytest.raises(InvalidRequestError, match=f"key of {len(key)} bytes"):
-        decoded([["put", b"a", b"1"], ["put", key, b"2"]])
+def test_a_key_that_cannot_be_is_refused(key: bytes, rest: list[Any]) -> None:
+    """The message names the operation, also where all are added together."""
+    with pytest.raises(InvalidRequestError, match=rf"^ops\[1\]: key of {len(key)} bytes"):
+        decoded([["put", b"a", b"1"], ["put", key, b"2"], *rest])
 
 
 @pytest.mark.parametrize("op", [["put", "text", b"1"], ["put", b"k", 7], ["put", b"k"], [b"put", b"k", b"1"], 5, "put"])
