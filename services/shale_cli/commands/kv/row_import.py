@@ -96,7 +96,7 @@ async def import_rows(
     """Write all rows.  ``on_progress`` gets the number of durable rows, including the skipped ones.
 
     Raises:
-        MalformedRow: the rows before it are written, and the message tells how many.
+        MalformedRow: the message tells how many rows are written: those of finished batches before it.
     """
     rows = chain(_take(found.rows, _ROWS_READ_FIRST), found.rows)
     async with open_row_writer(session, choice, max_unflushed_bytes=_UNFLUSHED_BYTES) as writer:

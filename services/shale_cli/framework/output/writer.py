@@ -147,7 +147,7 @@ class Output:
                     return base64.b64decode(text, validate=True)
                 case KeyEncoding.REPR:
                     value = ast.literal_eval(text)
-        except (ValueError, SyntaxError, binascii.Error) as error:
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, binascii.Error) as error:
             raise InvalidRequestError(f"{text!r} is not {self.key_format.value}") from error
         if not isinstance(value, bytes):
             raise InvalidRequestError(f"{text!r} is not a bytes literal such as b'key'")

@@ -41,7 +41,15 @@ def test_keys_survive_their_format(key_format: KeyEncoding, key: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("key_format", "text"),
-    [(KeyEncoding.HEX, "xy"), (KeyEncoding.BASE64, "a"), (KeyEncoding.REPR, "'text'"), (KeyEncoding.REPR, "b'")],
+    [
+        (KeyEncoding.HEX, "xy"),
+        (KeyEncoding.BASE64, "a"),
+        (KeyEncoding.REPR, "'text'"),
+        (KeyEncoding.REPR, "b'"),
+        pytest.param(KeyEncoding.REPR, "{[]: 1}", id="a list as a name"),
+        pytest.param(KeyEncoding.REPR, "-" * 10_000 + "1", id="too many signs"),
+        pytest.param(KeyEncoding.REPR, "b'a'+" * 5000 + "b'a'", id="too long a sum"),
+    ],
 )
 def test_what_is_no_key_is_refused(key_format: KeyEncoding, text: str) -> None:
     with pytest.raises(InvalidRequestError, match="is not"):
