@@ -141,6 +141,20 @@ def test_the_number_of_parallel_writes_is_fixed(found: int, wanted: int | None, 
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    "found", [{"exclusive": ExclusiveModes(wal_backend="log")}, {"wal_object_store_uri": "s3://wal"}]
+)
+def test_a_database_is_not_claimed_without_its_wal(found: dict[str, Any]) -> None:
+    async def scenario(store: WatchedStore) -> None:
+        await made(store, replace(Manifest(), **found))
+        before = sorted(store.objects)
+        with pytest.raises(InvalidRequestError, match="the database at db keeps its WAL in"):
+            await claim(store)
+        assert sorted(store.objects) == before
+
+    run(scenario)
+
+
 def test_what_is_missing_or_half_built_is_refused() -> None:
     async def scenario(store: WatchedStore) -> None:
         with pytest.raises(InvalidDbState, match=r"no database at db in memory:///, and create_if_missing is off"):
