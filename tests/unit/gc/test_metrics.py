@@ -6,6 +6,7 @@ from shale.env import Env
 from shale.gc.collector import Collector
 from shale.gc.metrics import GcMetrics
 from shale.gc.options import GcOptions, Task, TaskOptions
+from shale.protocol.markers import DestroyedMark
 from shale.store.memory import MemoryStore
 from shale.telemetry.error_types import ErrorType
 from shale.telemetry.metrics import Metrics
@@ -45,6 +46,14 @@ def test_intervals_follow_the_options() -> None:
     assert value(metrics, "slatedb_gc_interval_seconds", resource="wal_fence") == 0
     collector.reconfigure(GcOptions(wal=None))
     assert value(metrics, "slatedb_gc_interval_seconds", resource="wal") == 0
+
+
+def test_the_time_of_a_destroy_is_zero_without_one() -> None:
+    metrics = Metrics(db="orders")
+    instruments = GcMetrics(metrics)
+    for mark, time_s in ((None, 0), (DestroyedMark(1_700_000_000, UUID(int=7)), 1_700_000_000), (None, 0)):
+        instruments.destroyed(mark)
+        assert value(metrics, "slatedb_db_destroyed_timestamp_seconds") == time_s
 
 
 def test_the_oldest_checkpoint_is_known_by_its_state() -> None:

@@ -262,6 +262,7 @@ async def test_the_source_of_a_committed_record_goes() -> None:
     await world.create(place.process())
     await staged(place, WAL.format(2), PUT, kill_after=4)
     world.clock.ms += DAY_MS + 1
-    await world.sweep(place.process())
+    collector = await world.sweep(place.process())
+    assert collector.states[Task.STAGED].progress.listed == 3, "the manifest, the file and its source"
     assert place.keys[1:] == [WAL.format(2)]
     assert world.orphans() == 1
