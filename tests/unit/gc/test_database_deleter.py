@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from shale.errors import LatestRecordMissing, ProtocolPanic, ShaleError, UnavailableError
-from shale.format.names import deleting_key
+from shale.format.names import deleting_key, wal_key
 from shale.gc.database import GcDatabase
 from shale.gc.database_deleter import DatabaseDeleter
 from shale.gc.hard_destroy import destroy
@@ -21,6 +21,7 @@ from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
 from shale.testing.faults import Fault
 from shale.testing.faulty_store import FaultyStore, Rule, StoreRequest
+from shale.types import Manifest
 from tests.clocks import ManualClock
 from tests.unit.gc.destroy_harness import Harness
 from tests.unit.protocol.conftest import run
@@ -80,7 +81,8 @@ def test_a_single_run_deletes_after_the_grace_period_and_not_before() -> None:
 def test_the_wal_in_a_store_of_its_own_is_deleted_too() -> None:
     async def main() -> None:
         harness = Harness()
-        await harness.make(wal_store=harness.wal_store)
+        await harness.manifests().create_new(Manifest())
+        await harness.wal_store.put(wal_key("db", 1), b"rows")
         await destroy_later(harness.target(wal=True))
         harness.clock.sleep(2 * GRACE_S)
         metrics = Metrics()

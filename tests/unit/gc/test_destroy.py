@@ -29,6 +29,7 @@ from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
 from shale.testing.faults import Fault
 from shale.testing.faulty_store import FaultyStore, Rule
+from shale.types import Manifest
 from tests.unit.gc.destroy_harness import Harness
 from tests.unit.gc.values import external
 from tests.unit.protocol.conftest import run
@@ -250,10 +251,9 @@ def test_the_wal_in_a_store_of_its_own_goes_as_well() -> None:
 def test_a_wal_store_that_is_not_given_stops_it_before_any_change_unless_forced(force: bool) -> None:
     async def main() -> None:
         harness = Harness()
-        await harness.make()
         options = ProtocolOptions(manifest_write_version=1)  # only this version names the store
-        stored = await ManifestStore(harness.store, "db", harness.env, options=options).load()
-        await stored.apply(lambda current: replace(current.value, wal_object_store_uri="memory://wal/"))
+        manifests = ManifestStore(harness.store, "db", harness.env, options=options)
+        await manifests.create_new(Manifest(wal_object_store_uri="memory://wal/"))
         if not force:
             before = dict(harness.store.objects)
             with pytest.raises(InvalidRequestError, match="memory://wal/"):

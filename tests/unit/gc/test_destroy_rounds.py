@@ -19,6 +19,7 @@ from shale.gc.soft_destroy import DeletionPhase, read_deletion_status
 from shale.protocol.checkpoints import create_checkpoint
 from shale.store.memory import MemoryStore
 from shale.store.port import LIST_PAGE
+from shale.types import Manifest
 from tests.unit.gc.destroy_harness import Harness
 from tests.unit.protocol.conftest import run
 
@@ -110,7 +111,7 @@ def test_eight_requests_to_delete_are_under_way_at_once(monkeypatch: pytest.Monk
         harness = Harness()
         store = Counted(harness.clock)
         harness.store = store
-        await harness.make()
+        await harness.manifests().create_new(Manifest())
         for number in range(40):
             await store.put(f"db/compacted/x{number:05}", b"x")
         await destroy(harness.target())

@@ -12,7 +12,7 @@ from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import COMPACTOR, WRITER
 from shale.protocol.transactional import Fenceable
 from shale.store.memory import MemoryStore
-from shale.types import ExclusiveModes
+from shale.types import ExclusiveModes, Manifest
 from tests.unit.gc.destroy_harness import Harness
 from tests.unit.protocol.conftest import run
 
@@ -105,16 +105,15 @@ def test_the_fence_goes_to_the_free_slot_at_once() -> None:
 
     async def main() -> None:
         harness = Harness()
-        async with harness.open() as db:
-            for number in range(3):
-                await db.put(b"k", b"%d" % number)
-                await db.flush("wal")
-            await db.close("wal")
+        await harness.manifests().create_new(Manifest())
+        for number in (1, 2, 3):
+            await harness.store.put(wal_key("db", number), b"rows")
         target = harness.target()
         await destroy_later(target)
         value = target.metrics.registry.get_sample_value
         assert value("slatedb_wal_fence_duration_seconds_count", {"db": ""}) == 1
         assert value("slatedb_wal_fence_retries_total", {"db": ""}) == 0
+        assert harness.store.objects[wal_key("db", 4)].data == b""
 
     run(main)
 
