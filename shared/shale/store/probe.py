@@ -71,7 +71,8 @@ class Probe:
     async def race_updates(self, rounds: int, racers: int) -> str | None:
         for number in range(rounds):
             key = self._key(f"update-race-{number}")
-            start = await self._etag(key, b"start", OVERWRITE)
+            # A late duplicate of an unconditional put would replace what the winner wrote.
+            start = await self._etag(key, b"start", CREATE)
             if (seen := await self._race(key, racers, Update(start))) is not None:
                 return seen
         return None

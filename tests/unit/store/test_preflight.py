@@ -1,16 +1,17 @@
 """The start-up check distinguishes a safe store from one that violates its contract."""
 
 import random
+from contextlib import suppress
 
 import anyio
 import anyio.lowlevel
 import pytest
 
 from shale.env import Env, InlineCpu, SystemClock
-from shale.errors import AccessDenied, StoreUnsafe, UnavailableError
+from shale.errors import AccessDenied, ConflictError, StoreUnsafe, UnavailableError
 from shale.store.memory import MemoryStore
 from shale.store.options import RetryPolicy
-from shale.store.port import OVERWRITE, Create, ObjectStore, Update
+from shale.store.port import OVERWRITE, Create, GetResult, ObjectStore, PutMode, Update
 from shale.store.preflight import check_store, require_safe_store
 from shale.store.retry import RetryingStore
 from shale.testing.faults import Fault
@@ -51,10 +52,22 @@ class Racy(MemoryStore):
         return await super().put(key, data, mode=mode, attributes=attributes)
 
 
-async def ENV_YIELD() -> None:
-    import anyio
+class Repeating(MemoryStore):
+    """A store that gets each put once more before the object is read, as a late duplicate of the request."""
 
-    await anyio.lowlevel.checkpoint()
+    def __init__(self) -> None:
+        super().__init__()
+        self.puts: list[tuple[str, bytes, PutMode]] = []
+
+    async def put(self, key, data, *, mode=OVERWRITE, attributes=None):  # type: ignore[no-untyped-def]
+        self.puts.append((key, data, mode))
+        return await super().put(key, data, mode=mode, attributes=attributes)
+
+    async def get(self, key: str) -> GetResult | None:
+        for repeated, data, mode in self.puts:
+            with suppress(ConflictError):
+                await super().put(repeated, data, mode=mode)
+        return await super().get(key)
 
 
 @pytest.mark.parametrize("attributes", [True, False])
@@ -66,6 +79,10 @@ async def test_a_safe_store_passes_and_is_left_clean(full: bool, attributes: boo
     assert [result.name for result in results if result.ok is None] == (["metadata"] if full and not attributes else [])
     assert len(results) == (12 if full else 4)
     assert await memory.list("") == []
+
+
+async def test_late_duplicates_of_requests_are_not_taken_for_an_unsafe_store() -> None:
+    await require_safe_store(Repeating(), ENV)
 
 
 async def test_scratch_keys_avoid_the_namespaces() -> None:
