@@ -16,6 +16,7 @@ from shale.format.names import (
     boundary_key,
     wal_key,
 )
+from shale.gc.collector import Collector
 from shale.gc.hard_destroy import DestroyTarget
 from shale.gc.options import DELETE_GRACE_PERIOD_S, GcOptions, Task, TaskOptions
 from shale.gc.soft_destroy import DeletionPhase, destroy_later
@@ -23,11 +24,13 @@ from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.options import ProtocolOptions
 from shale.store.memory import MemoryStore
 from shale.store.port import ObjectMeta
+from shale.testing.virtual_loop import VirtualLoop
 from shale.types import (
     Manifest,
     WalId,
 )
 from tests.clocks import ManualClock
+from tests.unit.engine.write.timing import in_virtual_time, virtual_env
 from tests.unit.gc.passes.collector_world import AGE_S, OPTIONS, World, until, with_wal_elsewhere
 from tests.unit.protocol.conftest import run
 
@@ -123,6 +126,37 @@ def test_passes_follow_their_interval_or_a_trigger() -> None:
             tasks.cancel_scope.cancel()
 
     run(main)
+
+
+@pytest.mark.parametrize(("takes_s", "begun_s"), [(90, [0, 90, 180]), (60, [0, 60, 120, 180]), (1, [0, 60, 120, 180])])
+def test_a_pass_that_takes_longer_than_its_interval_is_followed_by_the_next_at_once(
+    takes_s: float, begun_s: list[float]
+) -> None:
+    class Slow(MemoryStore):
+        loop: VirtualLoop
+        begun_s: list[float]
+
+        async def list_pages(self, prefix: str, *, after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
+            if prefix == "db/wal/":
+                self.begun_s.append(self.loop.time())
+                await anyio.sleep(takes_s)
+            async for page in super().list_pages(prefix, after=after):
+                yield page
+
+    async def scenario(loop: VirtualLoop) -> None:
+        env = virtual_env(loop)
+        store = Slow(env.clock)
+        store.loop, store.begun_s = loop, []
+        await ManifestStore(store, "db", env).create_new(Manifest())
+        options = GcOptions(
+            manifest=None, wal=TaskOptions(interval_s=60), compacted=None, compactions=None, detach=None, staged=None,
+            delete_grace_period_s=None,
+        )  # fmt: skip
+        with anyio.move_on_after(200):
+            await Collector(store, "db", env, options).run()
+        assert store.begun_s == begun_s
+
+    in_virtual_time(scenario)
 
 
 def test_the_end_of_a_database_ends_its_collector() -> None:
