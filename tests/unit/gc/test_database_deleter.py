@@ -78,7 +78,7 @@ def test_a_single_run_deletes_after_the_grace_period_and_not_before() -> None:
     run(main)
 
 
-def test_the_wal_in_a_store_of_its_own_is_deleted_too() -> None:
+def test_the_wal_in_a_store_of_its_own_is_deleted_too_and_its_fences_are_counted_apart() -> None:
     async def main() -> None:
         harness = Harness()
         await harness.manifests().create_new(Manifest())
@@ -93,6 +93,11 @@ def test_the_wal_in_a_store_of_its_own_is_deleted_too() -> None:
         assert await DatabaseDeleter(database, lambda: options, GcMetrics(metrics)).delete_if_due()
         assert harness.listing() == []
         assert harness.listing(harness.wal_store) == []
+        value = metrics.registry.get_sample_value
+        for resource, size in (("wal", 4), ("wal_fence", 0)):
+            labels = {"db": "", "resource": resource}
+            assert value("slatedb_gc_deleted_objects_total", labels) == 1
+            assert value("slatedb_gc_deleted_bytes_total", labels) == size
 
     run(main)
 
@@ -355,10 +360,15 @@ def test_progress_of_a_deletion_is_logged_at_intervals(takes_s: float, caplog: p
             return await super().delete_many(keys)
 
     async def main() -> list[int]:
-        harness = await due_for_deletion()
+        harness = Harness()
         store = Slow(harness.clock)
-        store.clock, store.objects, store.sizes = harness.clock, harness.store.objects, []
+        store.clock, store.sizes = harness.clock, []
         harness.store = store
+        await harness.manifests().create_new(Manifest())
+        for number in (1, 2, 3):
+            await store.put(wal_key("db", number), b"rows")
+        await destroy_later(harness.target())
+        harness.clock.sleep(2 * GRACE_S)
         assert await deleter(harness).delete_if_due()
         return store.sizes
 
