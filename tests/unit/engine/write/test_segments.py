@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import shale
 from shale.engine.memtable.sorted_part import SortedPart
-from shale.engine.write.segments import SegmentRouter, require_no_nesting, segment_of, segments_in
+from shale.engine.write.segments import SegmentRouter, require_extractor, require_no_nesting, segment_of, segments_in
 from shale.errors import (
     EmptySegmentPrefix,
     InvalidRequestError,
@@ -27,7 +27,7 @@ from shale.format.names import manifest_key
 from shale.format.sst.filter_policy import FixedPrefix
 from shale.kernels.rows import rows_from_entries
 from shale.store.memory import MemoryStore
-from shale.types import FLAG_CREATE_TS, Entry, Manifest
+from shale.types import FLAG_CREATE_TS, Entry, Manifest, Segment, Tree
 
 
 @dataclass(frozen=True)
@@ -332,3 +332,32 @@ def test_the_first_version_of_a_database_names_its_extractor() -> None:
         await db.close()
 
     run(scenario)
+
+
+MISMATCH, UNKNOWN = SegmentExtractorMismatch, SegmentPrefixNotRecognized
+
+
+@pytest.mark.parametrize(
+    ("stored", "extractor", "prefix", "error"),
+    [
+        (None, None, None, None),
+        (None, None, b"a/", MISMATCH),
+        ("up-to", None, None, MISMATCH),
+        (None, UpTo(), None, MISMATCH),
+        ("lengths", UpTo(), None, MISMATCH),
+        ("up-to", UpTo(), None, None),
+        ("up-to", UpTo(), b"a/", None),
+        ("up-to", UpTo(), b"a", UNKNOWN),
+        ("up-to", UpTo(), b"a/b", UNKNOWN),
+    ],
+)
+def test_a_database_is_opened_with_the_extractor_of_its_segments_only(
+    stored: str | None, extractor: UpTo | None, prefix: bytes | None, error: type[Exception] | None
+) -> None:
+    segments = () if prefix is None else (Segment(prefix=prefix, tree=Tree()),)
+    manifest = Manifest(segment_extractor_name=stored, segments=segments)
+    if error is None:
+        require_extractor(manifest, extractor, "db")
+    else:
+        with pytest.raises(error, match="the database at db "):
+            require_extractor(manifest, extractor, "db")
