@@ -3,6 +3,8 @@
 import gc
 import random
 import weakref
+from collections.abc import Callable
+from typing import TypeVar
 
 import anyio
 import pytest
@@ -18,6 +20,7 @@ from shale.kernels.rows import rows_from_entries
 from shale.store.memory import MemoryStore
 from shale.types import FLAG_CREATE_TS, Entry, KeyRange, excluded, included
 
+T = TypeVar("T")
 ENV = Env(SystemClock(), random.Random(1), InlineCpu())
 KEYS = st.sampled_from([b"a", b"b", b"bb", b"c", b"d"])
 MANY_L0 = {"l0_max_ssts": 100, "l0_max_ssts_per_key": 100}
@@ -370,20 +373,34 @@ def test_parts_are_merged_so_that_few_are_left_and_no_key_is_kept_twice() -> Non
     anyio.run(run)
 
 
-@pytest.mark.parametrize(("sizes", "limit", "kept"), [((4, 2), 9, 4), ((5, 2), 7, 7), ((5, 2), 6, 5)])
-def test_parts_are_merged_for_their_sizes_or_for_the_limit(sizes: tuple[int, int], limit: int, kept: int) -> None:
+@pytest.mark.parametrize(("size", "limit", "kept"), [(4, 9, 4), (5, 7, 7), (5, 5, 5)])
+def test_parts_are_merged_for_their_sizes_or_for_the_limit(
+    size: int, limit: int, kept: int, caplog: pytest.LogCaptureFixture
+) -> None:
     """A part takes a newer one of at least half its size; beyond the limit, all are merged before a window ends."""
 
     async def run() -> None:
-        tables = [
-            table_of(*((b"%d" % key, first + key) for key in range(size)))
-            for size, first in zip(sizes, (1, 6), strict=True)
-        ]
-        history = CommitHistory(tables[0], 17 * limit)
+        first, second = table_of(*((b"%d" % key, key + 1) for key in range(size))), table_of((b"0", 6), (b"1", 7))
+        history = CommitHistory(first, 17 * limit)
         window = history.begin(0)
-        for table, following in zip(tables, (tables[1], Memtable()), strict=True):
+        for table, following in ((first, second), (second, Memtable())):
             history.set_active(following)
             await flush(history, table)
-        assert (history.size_bytes, window.has_overflowed) == (17 * kept, False)
+        assert (history.size_bytes, window.has_overflowed, caplog.text) == (17 * kept, False, "")
 
     anyio.run(run)
+
+
+def test_a_window_that_ends_during_a_flush_leaves_nothing() -> None:
+    class Cpu(InlineCpu):
+        async def run(self, work: Callable[[], T]) -> T:
+            window.close()
+            return work()
+
+    table = table_of((b"a", 1))
+    history = CommitHistory(table, 1 << 20)
+    window = history.begin(0)
+    history.set_active(Memtable())
+    table.adopt(table.freeze())
+    anyio.run(history.flushed, [table], Env(SystemClock(), random.Random(1), Cpu()))
+    assert (window.has_overflowed, history.size_bytes) == (True, 0)
