@@ -245,3 +245,7 @@ def test_the_root_of_a_store_can_be_a_database() -> None:
         ("manifest/00000000000000000001.manifest", DeletionStage.LATEST_MANIFEST),
         (".destroyed", DeletionStage.MARKER),
     ]
+
+
+def test_keys_outside_the_root_do_not_hide_later_ones() -> None:
+    assert [each.key for each in plan_of("db", "db", "db2/wal/x", wal_key("db", 1)).objects] == [wal_key("db", 1)]

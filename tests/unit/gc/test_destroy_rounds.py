@@ -112,7 +112,7 @@ def test_eight_requests_to_delete_are_under_way_at_once(monkeypatch: pytest.Monk
         store = Counted(harness.clock)
         harness.store = store
         await harness.manifests().create_new(Manifest())
-        for number in range(40):
+        for number in range(100):  # in four rounds of one request each, eight workers would not do
             await store.put(f"db/compacted/x{number:05}", b"x")
         await destroy(harness.target())
         assert store.peak == 8

@@ -16,6 +16,7 @@ from shale.errors import (
     CorruptionError,
     FencedError,
     InvalidDbState,
+    InvalidRequestError,
     LatestRecordMissing,
     UnavailableError,
 )
@@ -31,6 +32,7 @@ from shale.gc.soft_destroy import (
 )
 from shale.protocol.checkpoints import create_checkpoint, release_checkpoints
 from shale.protocol.compactions_store import CompactionsStore
+from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import (
     DestroyedMark,
     decode_destroyed_mark,
@@ -38,10 +40,12 @@ from shale.protocol.markers import (
     put_destroyed_mark,
     read_destroyed_mark,
 )
+from shale.protocol.options import ProtocolOptions
 from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
 from shale.testing.faults import Fault
 from shale.testing.faulty_store import FaultyStore, Rule
+from shale.types import Manifest
 from tests.unit.gc.destroy_harness import Harness
 from tests.unit.protocol.conftest import run
 
@@ -121,6 +125,20 @@ def test_where_no_compactor_ever_ran_no_file_of_it_appears() -> None:
         await harness.make()
         await destroy_later(harness.target())
         assert not [key for key in harness.listing() if "/compactions/" in key]
+
+    run(main)
+
+
+def test_without_the_store_of_its_wal_it_is_not_marked() -> None:
+    async def main() -> None:
+        harness = Harness()
+        options = ProtocolOptions(manifest_write_version=1)  # only this version names the store
+        manifests = ManifestStore(harness.store, "db", harness.env, options=options)
+        await manifests.create_new(Manifest(wal_object_store_uri="memory://wal/"))
+        before = harness.listing()
+        with pytest.raises(InvalidRequestError, match="memory://wal/"):
+            await destroy_later(harness.target())
+        assert harness.listing() == before
 
     run(main)
 
