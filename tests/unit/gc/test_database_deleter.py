@@ -305,7 +305,7 @@ def test_the_marker_is_looked_at_as_often_as_the_most_frequent_task_runs(
 def test_the_time_of_the_marker_is_a_metric() -> None:
     async def main() -> None:
         harness = Harness()
-        await harness.make()
+        await harness.manifests().create_new(Manifest())
         metrics = Metrics()
         database = GcDatabase.at(harness.store, "db", harness.env, metrics, ProtocolOptions())
         one = DatabaseDeleter(database, GcOptions, GcMetrics(metrics))
