@@ -53,7 +53,7 @@ def test_t2b_a_writer_with_an_old_boundary_reads_again(world: World) -> None:
         assert (caught.value.id, caught.value.boundary) == (6, 8)
         assert a.metric("slatedb_boundary_checks_total", resource="manifest", result="stale", cached="false") == 1
         with pytest.raises(ObjectVersionBehindBoundary):
-            await boundary_of(a).check(7)
+            await boundary_of(a).check(8)
         assert a.metric("slatedb_boundary_checks_total", resource="manifest", result="stale", cached="true") == 1
 
     run(main)
