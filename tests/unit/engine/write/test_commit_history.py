@@ -248,6 +248,15 @@ def test_memtables_are_dropped_with_the_last_window_that_needs_them() -> None:
     assert [log() is None for log in logs] == [True, True, True]
 
 
+def test_the_next_memtable_drops_one_that_no_window_needs() -> None:
+    table = table_of((b"a", 1))
+    log, history = weakref.ref(table.log.seqs), CommitHistory(table, 1 << 20)
+    history.begin(0).close()
+    history.set_active(Memtable())
+    del table
+    assert log() is None
+
+
 def test_a_flush_after_the_last_window_keeps_nothing() -> None:
     async def run() -> None:
         first, second = table_of(*((b"%d" % number, number + 1) for number in range(5))), table_of((b"a", 6))
