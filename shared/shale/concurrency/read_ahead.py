@@ -65,16 +65,21 @@ class ReadAhead:
 
     def __init__(self, tasks: TaskGroup) -> None:
         self._tasks = tasks
-        self._closed = False
+        self._refusal: ShaleError | None = None
 
     def start(self, work: Callable[[], Awaitable[T]]) -> Fetch[T]:
-        """Start the work now."""
-        if self._closed:
-            raise ClosedError("the database is closed")
+        """Start the work now.
+
+        Raises:
+            ShaleError: the one that ``close`` got.
+        """
+        if self._refusal is not None:
+            raise self._refusal
         fetch: Fetch[T] = Fetch()
         self._tasks.start_soon(fetch.run, work, name="read-ahead")
         return fetch
 
-    def close(self) -> None:
-        """Refuse new prefetches; scans that need one fail with ``ClosedError``."""
-        self._closed = True
+    def close(self, error: ShaleError | None = None) -> None:
+        """Refuse new prefetches; scans that need one fail with the first error, by default ``ClosedError``."""
+        if self._refusal is None:
+            self._refusal = error if error is not None else ClosedError("the database is closed")

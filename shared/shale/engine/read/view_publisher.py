@@ -11,7 +11,7 @@ from shale.engine.read.read_point import ReadPoint, names_sst
 from shale.engine.read.retained_views import RetainedViews
 from shale.engine.read.super_version import SuperVersion
 from shale.engine.write.buffers import WriteBuffers
-from shale.errors import SstMissing
+from shale.errors import ShaleError, SstMissing
 from shale.iter.merge_operator import MergeOperator
 from shale.sst.reader import SstReader
 
@@ -83,10 +83,10 @@ class ViewPublisher:
         self._must_ask = True
         self.fast_point = None
 
-    def end_tasks(self) -> None:
-        """Start no more work in the task group, which is about to end."""
+    def end_tasks(self, error: ShaleError | None = None) -> None:
+        """Start no more work in the task group, which is about to end; see ``ReadAhead.close``."""
         if self._read_ahead is not None:
-            self._read_ahead.close()
+            self._read_ahead.close(error)
 
     def hold(self, seq: int) -> Held:
         """Keep what is visible at ``seq``; see ``ViewProvider``."""

@@ -292,6 +292,7 @@ class Writer:
             self.instruments.fenced()
             log.warning(Event.WRITER_FENCED, epoch=self.manifest.epoch, error=str(error))
         self.durability.fail(error)
+        self.views.end_tasks(error)
         self._background.close()
         self.views.disable_fast_point()
         self.pipeline.invalidate_fast_path()

@@ -114,6 +114,28 @@ def test_a_close_does_not_wait_for_a_store_that_does_not_answer(kind: FlushType)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
+def test_a_scan_that_reads_on_after_a_failure_gets_its_error(*, reverse: bool) -> None:
+    """The task group of its prefetches has ended."""
+
+    async def fail() -> None:
+        raise UnavailableError("mine")
+
+    async def run() -> None:
+        db = await shale.Db.open("db", store=MemoryStore(), flush_interval=None)
+        for number in range(300):
+            await db.put(b"%04d" % number, bytes([number % 251]) * 1000)
+        await db.flush("memtable")
+        scan = db.scan(read_ahead_bytes=4096, reverse=reverse)
+        assert len(await scan.next_batch(1)) == 1
+        db._writer.host.group.start_soon(fail)
+        for call in (lambda: db._writer.durable(1 << 60), lambda: scan.next_batch(300), db.close):
+            with pytest.raises(UnavailableError, match="mine"):
+                await call()
+
+    anyio.run(run)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
 def test_a_scan_that_reads_on_after_a_close_is_told(*, reverse: bool) -> None:
     """The task group of its prefetches has ended."""
 
