@@ -11,6 +11,8 @@ from shale.service.http.problems import bad_request
 OCTETS = "application/octet-stream"
 PIECE_BYTES = 256 << 10
 """Larger bodies are sent in pieces, so that no server copies a whole body into its buffers."""
+_MORE_FIELDS = 64
+"""More query parameters than a path takes are parsed, so that an error can name an unknown one."""
 RawHeader = tuple[bytes, bytes]
 
 
@@ -39,12 +41,16 @@ class Request:
         """Return the query parameters.
 
         Raises:
-            Problem: a parameter is unknown or repeated (400); ignoring it would hide a misspelling.
+            Problem: there are too many parameters, or one is repeated or unknown (400); ignoring it would hide a
+                misspelling.
         """
         text: bytes = self.scope["query_string"]
         if not text:
             return {}
-        pairs = parse_qsl(text.decode("latin-1"), keep_blank_values=True, max_num_fields=64 + len(known))
+        try:
+            pairs = parse_qsl(text.decode("latin-1"), keep_blank_values=True, max_num_fields=len(known) + _MORE_FIELDS)
+        except ValueError:
+            raise bad_request("there are too many query parameters") from None
         found = dict(pairs)
         if len(found) < len(pairs):
             raise bad_request("a query parameter is given twice")

@@ -11,6 +11,9 @@ from shale.api.messages import RawHeader, Request, Response
 from shale.service.http.documents import JSON, MSGPACK, is_msgpack
 from shale.service.http.problems import Problem
 
+_ACCEPT_MAX = 4096
+"""Each of its parts is parsed while others wait: the longest header would take most of a second."""
+
 
 def fields_response(
     fields: Mapping[str, object],
@@ -34,10 +37,12 @@ def negotiate_media_type(call: Request, offered: Iterable[str]) -> str:
     """Return the offered media type that the ``Accept`` header prefers; without a header the first one.
 
     Raises:
-        Problem: no offered type is acceptable (406).
+        Problem: no offered type is acceptable (406), or the header is too long (431).
     """
     text = call.header(b"accept")
     offers = tuple(offered)
+    if text is not None and len(text) > _ACCEPT_MAX:
+        raise Problem(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"Accept: has more than {_ACCEPT_MAX} characters")
     if text is None or not text.strip():
         return offers[0]
     best, best_rank = "", (0.0, 0)

@@ -82,6 +82,19 @@ async def test_the_format_is_what_the_client_prefers(accept: str, given: str | N
         assert answer.headers["content-type"] == (given or "application/problem+json")
 
 
+async def test_a_long_list_of_formats_is_refused() -> None:
+    """To parse it takes time in which no other request runs."""
+    async with open_port() as port:
+        answer = await port.post("/v1/scan", {}, Accept="*/*," * 1025)
+        assert (answer.status_code, answer.headers["content-type"]) == (431, "application/problem+json")
+
+
+async def test_a_long_query_is_refused() -> None:
+    async with open_port() as port:
+        answer = await port.post("/v1/scan?" + "&".join(f"a{number}=1" for number in range(100)), {})
+        assert (answer.status_code, answer.json()["detail"]) == (400, "there are too many query parameters")
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 async def test_pages_of_a_snapshot_show_one_state(reverse: bool) -> None:
     async with open_port() as port:
