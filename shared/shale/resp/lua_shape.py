@@ -61,12 +61,13 @@ def _is_any_case(tokens: list[bytes], text: bytes) -> bool:
 
 def _without_brackets(tokens: list[bytes]) -> list[bytes]:
     """Remove brackets around whole conditions."""
-    kept = list(tokens)
-    for place in reversed([at for at, token in enumerate(kept[:-1]) if token in (b"if", b"elseif")]):
-        end = _closing(kept, place + 1) if kept[place + 1] == _OPEN else None
-        if end is not None and kept[end + 1 : end + 2] == [b"then"]:
-            del kept[end], kept[place + 1]
-    return kept
+    closed = _closing_brackets(tokens)
+    dropped: set[int] = set()
+    for place, token in enumerate(tokens):
+        end = closed.get(place + 1) if token in (b"if", b"elseif") else None
+        if end is not None and tokens[end + 1 : end + 2] == [b"then"]:
+            dropped |= {place + 1, end}
+    return [token for place, token in enumerate(tokens) if place not in dropped]
 
 
 def _without_conversions(tokens: list[bytes]) -> list[bytes]:
@@ -85,11 +86,13 @@ def _without_conversions(tokens: list[bytes]) -> list[bytes]:
     return kept
 
 
-def _closing(tokens: list[bytes], place: int) -> int | None:
-    """Return where the bracket at ``place`` is closed."""
-    depth = 0
-    for at in range(place, len(tokens)):
-        depth += (tokens[at] == _OPEN) - (tokens[at] == _CLOSE)
-        if not depth:
-            return at
-    return None
+def _closing_brackets(tokens: list[bytes]) -> dict[int, int]:
+    """Return where each bracket is closed, by where it is opened."""
+    closed: dict[int, int] = {}
+    opened: list[int] = []
+    for place, token in enumerate(tokens):
+        if token == _OPEN:
+            opened.append(place)
+        elif token == _CLOSE and opened:
+            closed[opened.pop()] = place
+    return closed

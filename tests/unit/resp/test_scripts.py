@@ -2,13 +2,14 @@
 
 import asyncio
 from hashlib import sha1
+from time import process_time
 from typing import Any
 
 import anyio.lowlevel
 import pytest
 
 from shale.resp.lock_scripts import SCRIPTS_MAX, ScriptCache
-from shale.resp.lua_shape import shape_of
+from shale.resp.lua_shape import SCRIPT_BYTES_MAX, shape_of
 from tests.unit.resp.harness import RespFailure, Talker, harness
 
 RELEASE = """
@@ -75,6 +76,13 @@ def test_scripts_of_one_shape() -> None:
         "if redis.call('get', KEYS[1]) == ARGV[1] --me\nthen\r\n\treturn redis.call('del', KEYS[1]) else return 0 end",
     ):
         assert shape_of(variant.encode()) == plain
+
+
+def test_the_shape_of_a_script_with_open_brackets_takes_little_time() -> None:
+    begin_s = process_time()
+    for _ in range(20):
+        assert shape_of(b"if(" * (SCRIPT_BYTES_MAX // 3)) is not None
+    assert process_time() - begin_s < 0.5
 
 
 @pytest.mark.parametrize("script", [EXTEND, PROLONG, TAKE_ALL])
