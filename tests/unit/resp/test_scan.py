@@ -215,3 +215,18 @@ def test_a_pattern_that_would_delay_other_clients_is_refused() -> None:
             assert (await say("SCAN", "0", "MATCH", b"*" * 4096))[1] == [b"?"]
 
     asyncio.run(scenario())
+
+
+def test_patterns_of_one_command_are_limited() -> None:
+    """Compiling them blocks the server."""
+
+    async def scenario() -> None:
+        async with harness() as home:
+            say = home.talker()
+            assert len(await say("CONFIG", "GET", *(f"a{number}*" for number in range(800)), "time*")) == 2
+            with pytest.raises(RespFailure, match="4096 bytes together"):
+                await say("CONFIG", "GET", *(f"a{number}*" for number in range(1000)))
+            with pytest.raises(RespFailure, match="at most 4096 bytes"):
+                await say("COMMAND", "LIST", "FILTERBY", "PATTERN", "?*a" * 2000)
+
+    asyncio.run(scenario())

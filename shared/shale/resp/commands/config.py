@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from shale.resp.commands.scan import checked_pattern
+from shale.resp.commands.scan import checked_patterns
 from shale.resp.encoder import OK, array, bulk
 from shale.resp.errors import RespError, shown, unknown_subcommand, wrong_arity
 from shale.resp.glob import matcher
@@ -50,7 +50,7 @@ async def _config(session: RespSession, args: list[bytes]) -> bytes:
 
 
 def _get(session: RespSession, patterns: list[bytes]) -> bytes:
-    matchers = [matcher(checked_pattern(pattern.lower())) for pattern in patterns]
+    matchers = [matcher(pattern.lower()) for pattern in checked_patterns(patterns)]
     return session.encoding.map(
         [
             (bulk(name.encode()), bulk(value.encode()))

@@ -63,6 +63,17 @@ def checked_pattern(pattern: bytes) -> bytes:
     return pattern
 
 
+def checked_patterns(patterns: list[bytes]) -> list[bytes]:
+    """Return the patterns of one command.
+
+    Raises:
+        RespError: they are too long together.
+    """
+    if sum(map(len, patterns)) > PATTERN_BYTES_MAX:
+        raise RespError(f"ERR the patterns of one command may have at most {PATTERN_BYTES_MAX} bytes together")
+    return patterns
+
+
 async def _keys_after(
     session: RespSession, after: bytes, pattern: bytes, count: int
 ) -> tuple[list[bytes], bytes | None]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 import anyio
 
 from shale.resp.backend import Backend
+from shale.resp.commands.scan import checked_pattern
 from shale.resp.encoder import array, bulk, integer, simple, texts
 from shale.resp.errors import SYNTAX, RespError, unknown_subcommand
 from shale.resp.glob import matcher
@@ -137,7 +138,7 @@ def _listed(table: Mapping[str, Command], words: list[bytes]) -> list[str]:
         raise RespError(SYNTAX)
     if words[1].upper() != b"PATTERN":
         return []
-    is_match = matcher(words[2].lower())
+    is_match = matcher(checked_pattern(words[2].lower()))
     return [name for name in table if is_match(name.encode())]
 
 
