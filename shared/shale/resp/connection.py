@@ -30,6 +30,9 @@ READ_PAUSE_BYTES = 64 * 1024
 ANSWER_BYTES = 256 * 1024
 """Replies are written after this many bytes, and the client must read them before more commands run."""
 
+BLOCKED_S = 0.005
+"""After commands that took so long, other connections run before the next one."""
+
 COMMANDS_AT_ONCE = 256
 """The most commands to execute before other connections run."""
 
@@ -52,6 +55,7 @@ class Connection(asyncio.Protocol):
         self._session: RespSession
         self._waiter: asyncio.Future[None] | None = None
         self._may_write: asyncio.Future[None] | None = None
+        self._lost = anyio.Event()
         self._is_paused = False
         self._is_over = False
         self._has_ended = False
@@ -123,6 +127,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the interface of asyncio
         """Cancel the timers of a closed connection."""
         self._is_over = True
+        self._lost.set()
         self._wake()
         self.resume_writing()
 
@@ -196,8 +201,19 @@ class Connection(asyncio.Protocol):
             self._count_inflight(0)
             self._session.reserved.reduce_to(0)
             self._session.reset_transaction()
-            if not self._is_over:
-                self._transport.abort()
+            self._backend.memory.large_values.release()
+            await self._close()
+
+    async def _close(self) -> None:
+        """Wait until the client has its last replies; one that does not read them would keep the socket for ever."""
+        if self._is_over and not self._transport.get_write_buffer_size():
+            return
+        try:
+            if self._is_over:
+                with anyio.move_on_after(self._backend.options.send_timeout_s):
+                    await self._lost.wait()
+        finally:
+            self._transport.abort()
 
     async def _serve(self) -> None:
         while not self._is_over:
@@ -270,8 +286,8 @@ class Connection(asyncio.Protocol):
             return
         if not session.needs_auth and self._parser.limits is BEFORE_AUTH:
             self._parser.limits = self._backend.options.parser_limits()
-        if session.queue is not None or self._counted_bytes:
-            self._count_inflight(self._parser.buffered_bytes + session.queued_bytes)
+        if session.kept_bytes or self._counted_bytes:
+            self._count_inflight(self._parser.buffered_bytes + session.kept_bytes)
         if session.is_closing:
             self.end()
         elif self._done == COMMANDS_AT_ONCE:
@@ -291,9 +307,14 @@ class Connection(asyncio.Protocol):
         if self._responses.used_bytes:
             most = min(most, self._backend.memory.piece_bytes())
         execute = session.execute if not self._backend.is_draining else self._refused
+        now_s = self._backend.latency.now_s
+        turn_s = now_s()
         self.busy_ticks = 0
         self.is_running = True
         while self._done < len(commands) and size <= most:
+            if now_s() - turn_s > BLOCKED_S:
+                await anyio.lowlevel.checkpoint()
+                turn_s = now_s()
             try:
                 answer = await execute(commands[self._done])
             except Exception:  # the outermost handler: the client gets an error, the log gets the traceback
@@ -325,6 +346,9 @@ class Connection(asyncio.Protocol):
         answers, self._answers = self._answers, []
         if self._answer_bytes > ANSWER_BYTES:
             return await self._send_large(answers)
+        # Also a short reply may come from large values, and an error stand for a reply that memory was kept for.
+        self._backend.memory.large_values.release()
+        self._session.reserved.reduce_to(0)
         data = answers[0] if len(answers) == 1 else b"".join(answers)
         self._backend.bytes_written += len(data)
         self._transport.write(data)
@@ -389,7 +413,7 @@ class Connection(asyncio.Protocol):
 
     def _has_room(self) -> bool:
         """Return whether the buffered part of the next command is within the limits."""
-        kept = self._parser.buffered_bytes + self._session.queued_bytes
+        kept = self._parser.buffered_bytes + self._session.kept_bytes
         if kept > READ_PAUSE_BYTES or self._counted_bytes:
             self._count_inflight(kept)
         return kept <= READ_PAUSE_BYTES or self._backend.inflight_bytes <= self._backend.options.max_inflight_bytes

@@ -153,6 +153,7 @@ class RespSession:
         "transaction",
         "user",
         "watched",
+        "watched_bytes",
         "writer",
     )
 
@@ -189,6 +190,7 @@ class RespSession:
         self.is_aborted = False
         """A command of the transaction was rejected, so EXEC aborts."""
         self.watched: dict[bytes, int | None] = {}
+        self.watched_bytes = 0
         self.snapshot: Reads | None = None
         """The state that EXEC reads while it runs the queue."""
         self.transaction: Transaction | None = None
@@ -342,7 +344,17 @@ class RespSession:
         self.queue = None
         self.queued_bytes = 0
         self.is_aborted = False
+        self.unwatch()
+
+    def unwatch(self) -> None:
+        """Stop watching keys."""
         self.watched = {}
+        self.watched_bytes = 0
+
+    @property
+    def kept_bytes(self) -> int:
+        """The bytes of the commands and keys of a transaction that is not executed yet."""
+        return self.queued_bytes + self.watched_bytes
 
     def audit_fields(self, name: str) -> dict[str, object]:
         """Return who calls a command, and from where; the fields are those of calls of the admin port."""
@@ -380,7 +392,7 @@ class RespSession:
             return self._refuse(command.name, f"ERR {shown(args[0])} is not allowed in transactions")
         size = sum(map(len, args)) + 48 * len(args)
         options = self.backend.options
-        if self.queued_bytes + size > options.max_command_bytes or len(self.queue) >= options.max_batch_rows:
+        if self.kept_bytes + size > options.max_command_bytes or len(self.queue) >= options.max_batch_rows:
             return self._refuse(command.name, "ERR the transaction is too large")
         self.queued_bytes += size
         self.queue.append((command, args))

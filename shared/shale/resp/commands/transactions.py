@@ -9,6 +9,7 @@ from shale.engine.reader.snapshot import ReaderSnapshot
 from shale.engine.txn.transaction import Transaction
 from shale.resp.encoder import OK, array
 from shale.resp.errors import RespError
+from shale.resp.parser import ARGUMENT_OVERHEAD_BYTES
 from shale.resp.session import Command, RespSession
 
 
@@ -76,15 +77,19 @@ async def _watch(session: RespSession, args: list[bytes]) -> bytes:
     most = session.backend.options.max_batch_rows
     if len(session.watched) + len(args) > most:
         raise RespError(f"ERR at most {most} keys can be watched")
-    for key in args[1:]:
-        if key not in session.watched:
-            row = await session.live_row(session.db, key)
-            session.watched[key] = None if row is None else row.seq
+    keys = [key for key in dict.fromkeys(args[1:]) if key not in session.watched]
+    size = sum(map(len, keys)) + ARGUMENT_OVERHEAD_BYTES * len(keys)
+    if session.watched_bytes + size > session.backend.options.max_command_bytes:
+        raise RespError("ERR the watched keys are too large")
+    session.watched_bytes += size
+    for key in keys:
+        row = await session.live_row(session.db, key)
+        session.watched[key] = None if row is None else row.seq
     return OK
 
 
 async def _unwatch(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG001
-    session.watched = {}
+    session.unwatch()
     return OK
 
 
