@@ -116,6 +116,39 @@ class Writes(Protocol):
         ...
 
 
+class ComposedWrites:
+    """Passes writes on to a transaction, and counts the bytes of their values.
+
+    A command of a few bytes composes a value of up to ``max_value_bytes``, as ``SETRANGE`` does.
+    """
+
+    __slots__ = ("_sizes", "_target", "size_bytes")
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+        self._sizes: dict[bytes, int] = {}
+        self._target: Writes
+
+    def to(self, target: Writes) -> Writes:
+        """Return these writes, which go to ``target``."""
+        self._target = target
+        return self
+
+    def put(self, key: bytes, value: bytes, *, ttl: Ttl = None, expire_at: Timestamp | None = None) -> None:
+        """Write a value; see ``WriteBatch.put``."""
+        self._target.put(key, value, ttl=ttl, expire_at=expire_at)
+        self._count(key, len(value))
+
+    def delete(self, key: bytes) -> None:
+        """Remove a key."""
+        self._target.delete(key)
+        self._count(key, 0)
+
+    def _count(self, key: bytes, size_bytes: int) -> None:
+        self.size_bytes += size_bytes - self._sizes.get(key, 0)
+        self._sizes[key] = size_bytes
+
+
 class RespSession:
     """The session of one client.
 
@@ -129,6 +162,7 @@ class RespSession:
         "_table",
         "address",
         "backend",
+        "composed",
         "created_s",
         "db",
         "encoding",
@@ -193,6 +227,8 @@ class RespSession:
         self.watched_bytes = 0
         self.snapshot: Reads | None = None
         """The state that EXEC reads while it runs the queue."""
+        self.composed = ComposedWrites()
+        """The writes of EXEC whose values its commands compose."""
         self.transaction: Transaction | None = None
         """The transaction of EXEC; ``None`` on a reader."""
 
@@ -286,7 +322,7 @@ class RespSession:
             RespError: every attempt conflicted with another write.
         """
         if self.transaction is not None:
-            return await work(self.transaction, self.transaction)
+            return await work(self.transaction, self.composed.to(self.transaction))
         batch = WriteBatch(max_key_bytes=self.backend.options.max_key_bytes)
         next_seq = self.writer.status.last_seq + 1
         answer = await work(self.db, batch)

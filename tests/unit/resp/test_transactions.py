@@ -288,3 +288,24 @@ def test_a_queue_has_bounds() -> None:
             assert home.backend.errors["ping"] == 1
 
     asyncio.run(scenario())
+
+
+def test_values_that_a_transaction_composes_are_limited() -> None:
+    """Each of the short commands writes a whole value."""
+    limits = RespOptions(max_value_bytes=1 << 20, max_command_bytes=2 << 20, max_inflight_bytes=2 << 20)
+
+    async def scenario() -> None:
+        async with harness(options=limits) as home:
+            say = home.talker()
+            await say("MULTI")
+            for number in range(4):
+                await say("SETRANGE", f"k{number}", 600_000, "x")
+            with pytest.raises(RespFailure, match="the values of the transaction are larger than 2097152 bytes"):
+                await say("EXEC")
+            assert await say("EXISTS", "k0", "k1", "k2", "k3") == 0
+            await say("MULTI")
+            for _ in range(4):
+                await say("SETRANGE", "k", 600_000, "x")
+            assert await say("EXEC") == [600_001] * 4
+
+    asyncio.run(scenario())

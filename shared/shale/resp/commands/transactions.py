@@ -10,7 +10,7 @@ from shale.engine.txn.transaction import Transaction
 from shale.resp.encoder import OK, array
 from shale.resp.errors import RespError
 from shale.resp.parser import ARGUMENT_OVERHEAD_BYTES
-from shale.resp.session import Command, RespSession
+from shale.resp.session import Command, ComposedWrites, RespSession
 
 
 async def _multi(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG001 - the signature of a handler
@@ -42,10 +42,12 @@ async def _exec(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG0
                 return session.encoding.null_array
         session.snapshot = snapshot
         session.transaction = snapshot if isinstance(snapshot, Transaction) else None
+        session.composed = ComposedWrites()
         try:
             return await _run_all(session, queue)
         finally:
             session.snapshot = session.transaction = None
+            session.composed = ComposedWrites()
 
     reader = session.backend.reader
     if reader is None:
@@ -58,7 +60,7 @@ async def _run_all(session: RespSession, queue: list[tuple[Command, list[bytes]]
     """Run the queued commands and return their replies.
 
     Raises:
-        RespError: the replies together are too large.
+        RespError: the replies or the written values together are too large.
         ShaleError: the engine fails; errors of the client become replies instead.
     """
     answers: list[bytes] = []
@@ -68,6 +70,8 @@ async def _run_all(session: RespSession, queue: list[tuple[Command, list[bytes]]
         size += len(answers[-1])
         if size > most:
             raise RespError(f"ERR the replies of the transaction are larger than {most} bytes; nothing was written")
+        if session.composed.size_bytes > most:
+            raise RespError(f"ERR the values of the transaction are larger than {most} bytes; nothing was written")
     return array(answers)
 
 
