@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 import anyio
 
+from shale.core.address_limits import ConnectionCounts
 from shale.core.memory_account import MemoryAccount
 from shale.core.url_secrets import without_url_secrets
 from shale.env import Env
@@ -31,7 +32,7 @@ from shale.service.exit_logging import log_failure, log_shutdown
 from shale.service.exported_traces import exported_traces
 from shale.service.health import Health, ServiceState, StoreReachability, writes_check
 from shale.service.heartbeat import measure_event_loop, probe_store, watch_clock, watch_writes
-from shale.service.http.server import open_socket, serve_app
+from shale.service.http.server import ConnectionLimits, open_socket, serve_app
 from shale.service.memory.process_memory import ProcessMemory
 from shale.service.memory.watch import watch_memory
 from shale.service.process import Main, Process
@@ -51,6 +52,9 @@ S = TypeVar("S", bound=DaemonSettings)
 
 ADMIN_REQUEST_S = 1.0
 """Admin requests take milliseconds, so a stop waits this many seconds for them and no longer."""
+ADMIN_CONNECTIONS_MAX = 512
+ADMIN_CONNECTIONS_PER_ADDRESS = 128
+"""Health and metrics need no token, and each connection takes a file descriptor, which the data ports need, too."""
 
 
 def run_daemon(settings_cls: type[S], main: Main[S], argv: Sequence[str]) -> int:
@@ -177,6 +181,11 @@ class _Shell(Generic[S]):
                 admin.asgi,
                 listener,
                 request_timeout_s=ADMIN_REQUEST_S,
+                limits=ConnectionLimits(
+                    connections_max=ADMIN_CONNECTIONS_MAX,
+                    per_address=ConnectionCounts(ADMIN_CONNECTIONS_PER_ADDRESS),
+                    responses=self._memory.responses,
+                ),
                 certificate=None if certificates is None else certificates.admin,
             ):
                 try:

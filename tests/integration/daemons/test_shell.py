@@ -1,5 +1,6 @@
 """The shell of the daemons, as processes: ports, signals, exit codes, the first line."""
 
+import contextlib
 import json
 import signal
 import socket
@@ -48,6 +49,24 @@ def test_the_admin_port_answers(tmp_path: Path) -> None:
         assert 'slatedb_object_store_up{component="gc",db="orders"} 1.0' in text
         _, _, headers = daemon.request("GET", "/livez", port=port)
         assert headers["cache-control"] == "no-store"
+
+
+def test_connections_of_one_address_to_the_admin_port_are_limited(tmp_path: Path) -> None:
+    """They need no token, and take file descriptors from the data ports."""
+    with running(IDLE, *URL, log=tmp_path / "log") as daemon, contextlib.ExitStack() as stack:
+        address = ("127.0.0.1", daemon.port("admin_port"))
+        held = [stack.enter_context(socket.create_connection(address, WAIT_S)) for _ in range(129)]
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            while data := held[-1].recv(1 << 16):
+                answer += data
+        assert answer.startswith(b"HTTP/1.1 429 ")
+        held[0].sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert held[0].recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+        stack.close()
+        deadline = time.monotonic() + WAIT_S
+        while daemon.get("/livez", port=address[1])[0] != 200:
+            assert time.monotonic() < deadline
 
 
 def test_the_log_level_changes_at_run_time(tmp_path: Path) -> None:
