@@ -270,13 +270,23 @@ class _BackupRun:
         last = first - 1
         while last + 1 in sizes:
             last += 1
-        if last < manifest.next_wal_sst_id - 1:
+        if last < manifest.next_wal_sst_id - 1 or await self._is_lost(last + 1, manifest, max(sizes, default=0)):
             raise WalTruncated(last + 1, f"{self._wal.key(last + 1)} is not there")
         copied: list[BackupObject] = []
         for start in range(first, last + 1, _WAL_AT_ONCE):
             numbers = range(start, min(start + _WAL_AT_ONCE, last + 1))
             copied += await gather([partial(self._copy_wal_file, each, journaled.get(each)) for each in numbers])
         return copied
+
+    async def _is_lost(self, number: int, manifest: Manifest, last: int) -> bool:
+        """Return whether a WAL file is missing before ``last`` that the manifest does not know, and GC has not deleted.
+
+        Files are written in order, so the rows after it were durable.  In a parallel WAL they may not be.
+        """
+        if number > last or manifest.has_parallel_wal or await self._wal.exists(number):
+            return False
+        # Read after the file was found missing: GC deletes a file after the manifest has moved on, never before.
+        return (await self._source.manifests.read_latest()).value.replay_after_wal_id < number
 
     async def _copy_wal_file(self, number: int, journaled: BackupObject | None) -> BackupObject:
         if journaled is not None and self._present.get(journaled.key) == journaled.size:

@@ -53,11 +53,10 @@ async def files_left_out(wal: WalStore, manifest: Manifest, env: Env, before_ms:
     Args:
         before_ms: only count files written before this time, by the store's clock.
     """
-    if before_ms is None and not manifest.has_parallel_wal and not await wal.exists(manifest.next_wal_sst_id):
-        return 0
     unknown: list[WalFile] = []
-    async for page in wal.pages():
-        later = (file for file in page if file.id >= manifest.next_wal_sst_id and not file.is_fence)
+    # Not a probe of the next file: if that one is lost, there may be others after it.
+    async for page in wal.pages(after=manifest.next_wal_sst_id - 1):
+        later = (file for file in page if not file.is_fence)
         unknown += (file for file in later if before_ms is None or file.last_modified_ms < before_ms)
     # Sequence numbers ascend from file to file: after the first file with later rows, every file has later rows.
     for index, file in enumerate(unknown):

@@ -190,7 +190,8 @@ class WalStore:
 
         Without ``has_gaps``, ids above ``start_after`` must exist without a gap, which holds from the manifest's
         ``replay_after_wal_id`` on.  With an older start the result may be too low: read the manifest again afterwards
-        and compare.
+        and compare.  If a file is lost, the result is before it, or the end of the files after it where the probes meet
+        them: then replay finds the lost one.
 
         Args:
             has_gaps: the WAL is written in parallel (``Manifest.has_parallel_wal``), so files may follow a missing one.
@@ -222,14 +223,21 @@ class WalStore:
         return WalId(first_missing(await self.ids_after(after), after) - 1)
 
     async def _bracket(self, start_after: int) -> tuple[int, int]:
-        """Return an offset that exists (or 0) and a greater one that does not, found in doubling steps."""
+        """Return an offset that exists (or 0) and a greater one that does not, found in doubling steps.
+
+        A missing file before one that exists is lost, or GC has deleted it, and is not the end.
+        """
         present = 0
         for first in range(0, _DOUBLINGS_MAX, _PROBES_PER_ROUND):
             offsets = [2**doublings for doublings in range(first, first + _PROBES_PER_ROUND)]
+            missing: int | None = None
             for offset, is_there in zip(offsets, await self._exist(start_after, offsets), strict=True):
-                if not is_there:
-                    return present, offset
-                present = offset
+                if is_there:
+                    present, missing = offset, None
+                elif missing is None:
+                    missing = offset
+            if missing is not None:
+                return present, missing
         raise InvalidDbState(f"{wal_prefix(self._root)} has no end above {start_after}")
 
     async def _exist(self, start_after: int, offsets: Sequence[int]) -> Sequence[bool]:

@@ -112,6 +112,15 @@ def test_files_with_rows_that_the_manifest_does_not_know_are_counted() -> None:
     run(main)
 
 
+def test_files_after_a_lost_one_that_the_manifest_does_not_know_are_counted() -> None:
+    async def main() -> None:
+        logs = Logs()
+        await logs.write([1, 2, 4, 5])
+        assert await files_left_out(logs.source, state(0, 3), ENV) == 2
+
+    run(main)
+
+
 def test_only_files_older_than_the_checkpoint_are_counted() -> None:
     async def main() -> None:
         logs = Logs()

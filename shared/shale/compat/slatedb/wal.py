@@ -170,6 +170,8 @@ class SlateDbWalReader:
         """
         after_id = unsigned(replay_after_wal_id, "u64", 64)
         latest = await self._manifests.read_latest()
+        if not await self._wal.exists(after_id + 1):  # a search would find files after a missing one
+            return after_id
         return await self._wal.last_seen_wal_id(after_id, has_gaps=latest.value.has_parallel_wal)
 
     @raises_slatedb_errors

@@ -102,8 +102,6 @@ async def check_wal(
 ) -> dict[int, Rows]:
     """Read WAL files ``first_id`` to ``last_id`` (both included).
 
-    A missing file is no error: before a claim, the garbage collector may rightly delete it.
-
     Args:
         known: rows that were read before, by file; those of other files are removed.
 
@@ -112,6 +110,7 @@ async def check_wal(
         replay need not read it again.
 
     Raises:
+        WalTruncated: a file is missing; before a claim, the garbage collector may rightly delete it.
         CorruptionError: a file is damaged, or its sequence numbers do not follow the ones before it.
     """
     kept = {} if known is None else known
@@ -119,7 +118,9 @@ async def check_wal(
         del kept[wal_id]
     room = KEPT_BYTES_MAX
     async for wal_id, rows in wal_rows(wal, first_id, last_id, env, known=kept):
-        if rows is not None and wal_id not in kept and room > 0:
+        if rows is None:
+            raise WalTruncated(wal_id, WHAT_TO_DO, path=wal.key(wal_id))
+        if wal_id not in kept and room > 0:
             room -= rows.size_bytes + len(rows) * ROW_OVERHEAD_BYTES
             kept[wal_id] = rows
     return kept

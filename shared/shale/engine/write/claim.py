@@ -137,7 +137,7 @@ async def _checked_wal_end(
     a live writer keeps its epoch.
 
     Raises:
-        CorruptionError: a file that replay needs is damaged.
+        CorruptionError: a file that replay needs is damaged, or missing before others.
         InvalidDbState: the first file that replay needs is missing.
     """
     while True:

@@ -93,7 +93,7 @@ def test_a_lost_file_before_others_is_named(mode: str) -> None:
         missing = wal_key("db", manifest.replay_after_wal_id + 1)
         await store.delete(missing)
         before = await objects(store)
-        with pytest.raises(InvalidDbState, match=rf"{missing} does not exist.*or the file was deleted"):
+        with pytest.raises(WalTruncated, match=rf"{missing}.*write an empty file in its place"):
             await shale.Db.open("db", store=store)
         assert await objects(store) == before
         with pytest.raises(WalTruncated, match=missing):
@@ -138,6 +138,24 @@ def test_every_lost_file_that_the_manifest_knows_is_an_error(mode: str) -> None:
             assert keys == [b"%02d" % number for number in range(14) if number != lost - 2]
             await store.put(wal_key("db", lost), bytes(data.data))
         assert len(await scanned(store, **options)) == 14
+
+    run(scenario)
+
+
+def test_a_writer_that_lacks_a_file_before_others_writes_nothing() -> None:
+    """So a live writer keeps its epoch."""
+
+    async def scenario(store: MemoryStore) -> None:
+        manifest = await many(store)
+        for lost in range(2, manifest.next_wal_sst_id - 1):
+            data = await store.get(wal_key("db", lost))
+            assert data is not None
+            await store.delete(wal_key("db", lost))
+            before = await objects(store)
+            with pytest.raises((InvalidDbState, WalTruncated), match=wal_key("db", lost)):
+                await shale.Db.open("db", store=store)
+            assert await objects(store) == before
+            await store.put(wal_key("db", lost), bytes(data.data))
 
     run(scenario)
 

@@ -162,6 +162,19 @@ def test_the_end_of_a_wal_of_2_to_the_47_files_is_found() -> None:
     run(main)
 
 
+@pytest.mark.parametrize("lost_id", [101, 102, 104, 108])
+def test_a_lost_file_is_not_the_end_if_a_probe_meets_a_file_after_it(lost_id: int) -> None:
+    async def main() -> None:
+        process = World().process()
+        wal = wal_of(process)
+        for wal_id in range(101, 120):
+            if wal_id != lost_id:
+                await process.store.put(wal_key(ROOT, wal_id), b"x")
+        assert await wal.last_seen_wal_id(100) == 119
+
+    run(main)
+
+
 def test_eight_probes_find_a_gap_without_a_listing() -> None:
     async def main() -> None:
         wal = Probes(107)
