@@ -309,3 +309,23 @@ def test_values_that_a_transaction_composes_are_limited() -> None:
             assert await say("EXEC") == [600_001] * 4
 
     asyncio.run(scenario())
+
+
+def test_large_replies_of_a_transaction_wait_for_memory_of_their_own() -> None:
+    """The second run has it; the first one only measures them, and writes nothing."""
+
+    async def scenario() -> None:
+        async with harness() as home:
+            say = home.talker()
+            await say("SET", "a", "v" * 900_000)
+            for count, is_large in ((1, False), (3, True)):
+                await say("MULTI")
+                for _ in range(count):
+                    await say("GET", "a")
+                await say("INCR", "n")
+                answers = await say("EXEC")
+                assert [len(answer) for answer in answers[:-1]] == [900_000] * count
+                assert (say.session.reserved.size_bytes > 2 * count * 900_000) is is_large
+            assert await say("GET", "n") == b"2"
+
+    asyncio.run(scenario())

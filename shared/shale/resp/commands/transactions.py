@@ -5,12 +5,26 @@ transaction of the engine, so no other write can come between the check and the 
 transaction runs again and checks the watched keys again.
 """
 
+from collections.abc import Awaitable, Callable
+
 from shale.engine.reader.snapshot import ReaderSnapshot
 from shale.engine.txn.transaction import Transaction
 from shale.resp.encoder import OK, array
 from shale.resp.errors import RespError
 from shale.resp.parser import ARGUMENT_OVERHEAD_BYTES
 from shale.resp.session import Command, ComposedWrites, RespSession
+from shale.sst.budget import LARGE_VALUE_BYTES
+
+_COPIES_OF_REPLY = 2
+"""The replies, and the reply of all."""
+
+
+class _NoRoomError(Exception):
+    """A transaction needs memory for its replies, and has to run again."""
+
+    def __init__(self, size_bytes: int) -> None:
+        super().__init__(size_bytes)
+        self.size_bytes = size_bytes
 
 
 async def _multi(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG001 - the signature of a handler
@@ -44,11 +58,23 @@ async def _exec(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG0
         session.transaction = snapshot if isinstance(snapshot, Transaction) else None
         session.composed = ComposedWrites()
         try:
-            return await _run_all(session, queue)
+            return await _run_all(session, queue, room_bytes)
         finally:
             session.snapshot = session.transaction = None
             session.composed = ComposedWrites()
 
+    room_bytes = LARGE_VALUE_BYTES
+    while True:
+        try:
+            return await _run_once(session, run)
+        except _NoRoomError as found:
+            # Nothing is kept during the wait: two clients that each keep a part might wait for each other.
+            room_bytes = found.size_bytes
+            session.reserved.reduce_to(0)
+            await session.reserve(_COPIES_OF_REPLY * room_bytes)
+
+
+async def _run_once(session: RespSession, run: Callable[[Transaction | ReaderSnapshot], Awaitable[bytes]]) -> bytes:
     reader = session.backend.reader
     if reader is None:
         return await session.in_transaction(run)
@@ -56,22 +82,29 @@ async def _exec(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG0
         return await run(snapshot)
 
 
-async def _run_all(session: RespSession, queue: list[tuple[Command, list[bytes]]]) -> bytes:
+async def _run_all(session: RespSession, queue: list[tuple[Command, list[bytes]]], room_bytes: int) -> bytes:
     """Run the queued commands and return their replies.
 
     Raises:
+        _NoRoomError: the replies are larger than the memory for them; they were dropped, and only measured.
         RespError: the replies or the written values together are too large.
         ShaleError: the engine fails; errors of the client become replies instead.
     """
     answers: list[bytes] = []
     size, most = 0, session.backend.options.max_inflight_bytes
     for command, args in queue:
-        answers.append(await session.run(command, args))
-        size += len(answers[-1])
+        answer = await session.run(command, args)
+        size += len(answer)
+        if size <= room_bytes:
+            answers.append(answer)
+        else:
+            answers.clear()
         if size > most:
             raise RespError(f"ERR the replies of the transaction are larger than {most} bytes; nothing was written")
         if session.composed.size_bytes > most:
             raise RespError(f"ERR the values of the transaction are larger than {most} bytes; nothing was written")
+    if size > room_bytes:
+        raise _NoRoomError(size)
     return array(answers)
 
 
