@@ -12,29 +12,18 @@ from typing import cast
 import anyio
 import anyio.lowlevel
 
+from shale.concurrency.last_bytes import until_taken
 from shale.errors import ShaleError
 from shale.resp.backend import Backend
 from shale.resp.batch_trace import TIMEOUT, BatchTrace, record_failure
 from shale.resp.batch_trace import begin as begin_trace
 from shale.resp.encoder import error
 from shale.resp.errors import DRAINING, INTERNAL_ERROR, TOO_SLOW, error_text
-from shale.resp.options import BEFORE_AUTH
+from shale.resp.options import ANSWER_BYTES, BEFORE_AUTH, BLOCKED_S, COMMANDS_AT_ONCE, READ_PAUSE_BYTES
 from shale.resp.parser import Parser, ProtocolError
 from shale.resp.session import Command, RespSession
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
-
-READ_PAUSE_BYTES = 64 * 1024
-"""Reading pauses while commands run and more input than this is buffered."""
-
-ANSWER_BYTES = 256 * 1024
-"""Replies are written after this many bytes, and the client must read them before more commands run."""
-
-BLOCKED_S = 0.005
-"""After commands that took so long, other connections run before the next one."""
-
-COMMANDS_AT_ONCE = 256
-"""The most commands to execute before other connections run."""
 
 log = get_logger("resp")
 
@@ -76,9 +65,7 @@ class Connection(asyncio.Protocol):
         self._answer_bytes = 0
         self.is_running = False
         self.is_refused = False
-        self.silent_ticks = 0
-        self.busy_ticks = 0
-        self.age_ticks = 0
+        self.silent_ticks = self.busy_ticks = self.age_ticks = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Create the session and start the task of the connection."""
@@ -202,18 +189,7 @@ class Connection(asyncio.Protocol):
             self._session.reserved.reduce_to(0)
             self._session.reset_transaction()
             self._backend.memory.large_values.release()
-            await self._close()
-
-    async def _close(self) -> None:
-        """Wait until the client has its last replies; one that does not read them would keep the socket for ever."""
-        if self._is_over and not self._transport.get_write_buffer_size():
-            return
-        try:
-            if self._is_over:
-                with anyio.move_on_after(self._backend.options.send_timeout_s):
-                    await self._lost.wait()
-        finally:
-            self._transport.abort()
+            await until_taken(self._transport, self._lost, self._is_over * self._backend.options.send_timeout_s)
 
     async def _serve(self) -> None:
         while not self._is_over:

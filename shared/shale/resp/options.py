@@ -20,6 +20,18 @@ class ParserLimits:
     command_bytes: int
 
 
+READ_PAUSE_BYTES = 64 * 1024
+"""Reading pauses while commands run and more input than this is buffered."""
+
+ANSWER_BYTES = 256 * 1024
+"""Replies are written after this many bytes, and the client must read them before more commands run."""
+
+BLOCKED_S = 0.005
+"""After commands that took so long, other connections run before the next one."""
+
+COMMANDS_AT_ONCE = 256
+"""The most commands to execute before other connections run."""
+
 BEFORE_AUTH = ParserLimits(10, 16 * 1024, 32 * 1024)
 """Limits before authentication; enough for AUTH and HELLO."""
 

@@ -5,16 +5,16 @@ This module does no I/O on sockets: ``execute`` takes arguments and returns the 
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from shale.core.lazy_dataclass import dataclass
-from shale.core.ttl import Timestamp, Ttl
 from shale.engine.read.reads import Reads
 from shale.engine.txn.transaction import Transaction
 from shale.engine.write.batch import WriteBatch
 from shale.engine.write.write_handle import WriteHandle
 from shale.errors import AccessDenied, InvalidRequestError, InvalidSequenceNumber, ShaleError, TransactionConflict
 from shale.resp import latency
+from shale.resp.commands.composed import ComposedWrites, Writes
 from shale.resp.encoder import QUEUED, RESP2, RespEncoding, error
 from shale.resp.errors import (
     NOT_AUTHENTICATED,
@@ -104,51 +104,6 @@ class Command:
         return Role.WRITE if "write" in self.flags else Role.READ
 
 
-class Writes(Protocol):
-    """The target of writes: a batch or a transaction."""
-
-    def put(self, key: bytes, value: bytes, *, ttl: Ttl = None, expire_at: Timestamp | None = None) -> object:
-        """Write a value; see ``WriteBatch.put``."""
-        ...
-
-    def delete(self, key: bytes) -> object:
-        """Remove a key."""
-        ...
-
-
-class ComposedWrites:
-    """Passes writes on to a transaction, and counts the bytes of their values.
-
-    A command of a few bytes composes a value of up to ``max_value_bytes``, as ``SETRANGE`` does.
-    """
-
-    __slots__ = ("_sizes", "_target", "size_bytes")
-
-    def __init__(self) -> None:
-        self.size_bytes = 0
-        self._sizes: dict[bytes, int] = {}
-        self._target: Writes
-
-    def to(self, target: Writes) -> Writes:
-        """Return these writes, which go to ``target``."""
-        self._target = target
-        return self
-
-    def put(self, key: bytes, value: bytes, *, ttl: Ttl = None, expire_at: Timestamp | None = None) -> None:
-        """Write a value; see ``WriteBatch.put``."""
-        self._target.put(key, value, ttl=ttl, expire_at=expire_at)
-        self._count(key, len(value))
-
-    def delete(self, key: bytes) -> None:
-        """Remove a key."""
-        self._target.delete(key)
-        self._count(key, 0)
-
-    def _count(self, key: bytes, size_bytes: int) -> None:
-        self.size_bytes += size_bytes - self._sizes.get(key, 0)
-        self._sizes[key] = size_bytes
-
-
 class RespSession:
     """The session of one client.
 
@@ -220,15 +175,13 @@ class RespSession:
         self.last_write: WriteHandle | None = None
         self.pending_durable: WriteHandle | None = None
         self.queue: list[tuple[Command, list[bytes]]] | None = None
-        self.queued_bytes = 0
+        self.queued_bytes = self.watched_bytes = 0
         self.is_aborted = False
         """A command of the transaction was rejected, so EXEC aborts."""
         self.watched: dict[bytes, int | None] = {}
-        self.watched_bytes = 0
         self.snapshot: Reads | None = None
         """The state that EXEC reads while it runs the queue."""
         self.composed = ComposedWrites()
-        """The writes of EXEC whose values its commands compose."""
         self.transaction: Transaction | None = None
         """The transaction of EXEC; ``None`` on a reader."""
 

@@ -6,11 +6,12 @@ The time of expiry is that of the row, in milliseconds.  A new time writes the r
 from functools import partial
 
 from shale.engine.read.reads import Reads
+from shale.resp.commands.composed import Writes
 from shale.resp.commands.rows import put_until
 from shale.resp.encoder import integer
 from shale.resp.errors import RespError, shown
 from shale.resp.numbers import expiry_ms
-from shale.resp.session import Command, Handler, RespSession, Writes
+from shale.resp.session import Command, Handler, RespSession
 
 _ABSENT, _FOREVER = -2, -1
 _CONDITIONS = frozenset((b"NX", b"XX", b"GT", b"LT"))

@@ -4,11 +4,12 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from shale.core.lazy_dataclass import dataclass
 from shale.engine.read.reads import Reads
+from shale.resp.commands.composed import Writes
 from shale.resp.commands.rows import put_until
 from shale.resp.encoder import OK, array, bulk, integer
 from shale.resp.lock_scripts import LockScript
 from shale.resp.numbers import expiry_ms, positive_expiry_ms, whole_number
-from shale.resp.session import RespSession, Writes
+from shale.resp.session import RespSession
 from shale.types import Row
 
 

@@ -3,13 +3,14 @@
 from collections.abc import Awaitable, Callable
 
 from shale.engine.read.reads import Reads
+from shale.resp.commands.composed import Writes
 from shale.resp.commands.lock_actions import ACTIONS, LockCall
 from shale.resp.commands.rows import require_key_count
 from shale.resp.encoder import EMPTY_ARRAY, OK, array, bulk, integer
 from shale.resp.errors import RespError, unknown_subcommand, wrong_arity
 from shale.resp.lock_scripts import LockScript
 from shale.resp.numbers import whole_number
-from shale.resp.session import Command, RespSession, Writes
+from shale.resp.session import Command, RespSession
 
 _NO_LUA = (
     "ERR this script cannot run: there is no Lua, only the scripts with which libraries take, extend and release locks "

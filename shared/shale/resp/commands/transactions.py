@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable
 
 from shale.engine.reader.snapshot import ReaderSnapshot
 from shale.engine.txn.transaction import Transaction
+from shale.resp.commands.composed import ComposedWrites
 from shale.resp.encoder import OK, array
 from shale.resp.errors import RespError
 from shale.resp.parser import ARGUMENT_OVERHEAD_BYTES
-from shale.resp.session import Command, ComposedWrites, RespSession
+from shale.resp.session import Command, RespSession
 from shale.sst.budget import LARGE_VALUE_BYTES
 
 _COPIES_OF_REPLY = 2
