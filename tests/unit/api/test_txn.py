@@ -1,6 +1,7 @@
 """Conditional writes are atomic, and the response names the failed expectation."""
 
 import anyio
+import anyio.lowlevel
 import msgpack
 import pytest
 
@@ -152,3 +153,23 @@ async def test_a_put_that_is_sent_again_under_its_name_is_one_commit() -> None:
         longer = {**headers, "X-Shale-TTL-Ms": "5"}
         assert (await port.client.put("/v1/kv/a", content=b"1", headers=longer)).status_code == 422
         assert port.db.status.last_seq == 1
+
+
+async def test_others_run_between_many_comparisons() -> None:
+    async with open_port() as port:
+        await port.db.put(b"a", b"1")
+        body = msgpack.packb({"compare": [["present", b"a"]] * 10_240})
+        rounds = 0
+
+        async def count() -> None:
+            nonlocal rounds
+            while True:
+                await anyio.lowlevel.checkpoint()
+                rounds += 1
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(count)
+            answer = await port.client.post("/v1/txn", content=body, headers={"Content-Type": "application/msgpack"})
+            tasks.cancel_scope.cancel()
+        assert answer.status_code == 200
+        assert rounds >= 20

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import anyio.lowlevel
 import pytest
 
 from shale.errors import CorruptionError
@@ -327,5 +328,28 @@ def test_large_replies_of_a_transaction_wait_for_memory_of_their_own() -> None:
                 assert [len(answer) for answer in answers[:-1]] == [900_000] * count
                 assert (say.session.reserved.size_bytes > 2 * count * 900_000) is is_large
             assert await say("GET", "n") == b"2"
+
+    asyncio.run(scenario())
+
+
+def test_others_run_between_many_commands_of_a_transaction() -> None:
+    async def scenario() -> None:
+        async with harness() as home:
+            say = home.talker()
+            await say("MULTI")
+            for _ in range(10_240):
+                await say("GET", "a")
+            rounds = 0
+
+            async def count() -> None:
+                nonlocal rounds
+                while True:
+                    await anyio.lowlevel.checkpoint()
+                    rounds += 1
+
+            counted = asyncio.create_task(count())
+            assert await say("EXEC") == [None] * 10_240
+            counted.cancel()
+            assert rounds >= 20
 
     asyncio.run(scenario())

@@ -7,11 +7,14 @@ transaction runs again and checks the watched keys again.
 
 from collections.abc import Awaitable, Callable
 
+import anyio.lowlevel
+
 from shale.engine.reader.snapshot import ReaderSnapshot
 from shale.engine.txn.transaction import Transaction
 from shale.resp.commands.composed import ComposedWrites
 from shale.resp.encoder import OK, array
 from shale.resp.errors import RespError
+from shale.resp.options import COMMANDS_AT_ONCE
 from shale.resp.parser import ARGUMENT_OVERHEAD_BYTES
 from shale.resp.session import Command, RespSession
 from shale.sst.budget import LARGE_VALUE_BYTES
@@ -93,7 +96,9 @@ async def _run_all(session: RespSession, queue: list[tuple[Command, list[bytes]]
     """
     answers: list[bytes] = []
     size, most = 0, session.backend.options.max_inflight_bytes
-    for command, args in queue:
+    for number, (command, args) in enumerate(queue, 1):
+        if number % COMMANDS_AT_ONCE == 0:
+            await anyio.lowlevel.checkpoint()
         answer = await session.run(command, args)
         size += len(answer)
         if size <= room_bytes:
