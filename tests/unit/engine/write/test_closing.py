@@ -8,6 +8,7 @@ import pytest
 
 import shale
 from shale.engine.options import FlushType
+from shale.engine.scan.scan import Scan
 from shale.errors import ClosedError, UnavailableError
 from shale.sst.disk_cache import DiskCacheOptions
 from shale.store.memory import MemoryStore
@@ -113,6 +114,17 @@ def test_a_close_does_not_wait_for_a_store_that_does_not_answer(kind: FlushType)
     run_writers(scenario)
 
 
+async def begun_scan(*, reverse: bool) -> tuple[shale.Db, Scan]:
+    """Return a database, and a scan that has given its first row and prefetches the others."""
+    db = await shale.Db.open("db", store=MemoryStore(), flush_interval=None)
+    for number in range(300):
+        await db.put(b"%04d" % number, bytes([number % 251]) * 1000)
+    await db.flush("memtable")
+    scan = db.scan(read_ahead_bytes=4096, reverse=reverse)
+    assert len(await scan.next_batch(1)) == 1
+    return db, scan
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_scan_that_reads_on_after_a_failure_gets_its_error(*, reverse: bool) -> None:
     """The task group of its prefetches has ended."""
@@ -121,12 +133,7 @@ def test_a_scan_that_reads_on_after_a_failure_gets_its_error(*, reverse: bool) -
         raise UnavailableError("mine")
 
     async def run() -> None:
-        db = await shale.Db.open("db", store=MemoryStore(), flush_interval=None)
-        for number in range(300):
-            await db.put(b"%04d" % number, bytes([number % 251]) * 1000)
-        await db.flush("memtable")
-        scan = db.scan(read_ahead_bytes=4096, reverse=reverse)
-        assert len(await scan.next_batch(1)) == 1
+        db, scan = await begun_scan(reverse=reverse)
         db._writer.host.group.start_soon(fail)
         for call in (lambda: db._writer.durable(1 << 60), lambda: scan.next_batch(300), db.close):
             with pytest.raises(UnavailableError, match="mine"):
@@ -140,12 +147,7 @@ def test_a_scan_that_reads_on_after_a_close_is_told(*, reverse: bool) -> None:
     """The task group of its prefetches has ended."""
 
     async def run() -> None:
-        db = await shale.Db.open("db", store=MemoryStore(), flush_interval=None)
-        for number in range(300):
-            await db.put(b"%04d" % number, bytes([number % 251]) * 1000)
-        await db.flush("memtable")
-        scan = db.scan(read_ahead_bytes=4096, reverse=reverse)
-        assert len(await scan.next_batch(1)) == 1
+        db, scan = await begun_scan(reverse=reverse)
         await db.close()
         with pytest.raises(ClosedError, match="the database is closed"):
             await scan.next_batch(300)
