@@ -224,6 +224,19 @@ def test_a_damaged_file_is_ignored_only_if_its_rows_were_flushed_meanwhile(is_fl
     run(scenario)
 
 
+def test_a_database_whose_wal_files_are_gone_is_not_claimed() -> None:
+    """A live writer keeps its epoch, and nothing takes the place of a lost file."""
+
+    async def scenario(store: WatchedStore) -> None:
+        await made(store, Manifest(writer_epoch=Epoch(7), next_wal_sst_id=WalId(6)), {})
+        before = sorted(store.objects)
+        with pytest.raises(InvalidDbState, match=wal_key("db", 1)):
+            await claim(store)
+        assert sorted(store.objects) == before
+
+    run(scenario)
+
+
 def test_an_admission_sees_the_newest_state_and_may_refuse() -> None:
     async def scenario(store: WatchedStore) -> None:
         await made(store, Manifest(writer_epoch=Epoch(7)))
