@@ -96,6 +96,19 @@ def test_t2d_not_modified_costs_one_request_without_a_body(world: World) -> None
     run(main)
 
 
+def test_a_missing_file_is_not_counted_as_a_confirmation_of_the_cache(world: World) -> None:
+    async def main() -> None:
+        a = world.process()
+        for number in (1, 2):
+            await boundary_of(a).check(5)
+            assert [
+                a.metric("slatedb_boundary_checks_total", resource="manifest", result="ok", cached=cached)
+                for cached in ("false", "true")
+            ] == [number, 0]
+
+    run(main)
+
+
 def test_t2e_a_padded_number(world: World) -> None:
     async def main() -> None:
         await world.memory.put(KEY, b"0001\n")

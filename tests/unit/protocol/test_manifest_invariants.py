@@ -51,6 +51,7 @@ BROKEN: dict[str, Change] = {
     ),
     "an empty prefix": with_segments(b"", b"a"),
     "prefixes out of order": with_segments(b"b", b"a"),
+    "a prefix repeats": with_segments(b"a", b"a"),
     "nested prefixes": with_segments(b"a", b"ab"),
     "replay starts at the end": lambda manifest: replace(manifest, replay_after_wal_id=WalId(9)),
 }
@@ -135,6 +136,7 @@ def test_the_store_refuses_before_it_writes(world: World) -> None:
         ("a run id in two trees", ["run 3 exists in two trees"]),
         ("an empty prefix", ["a segment has an empty prefix", "segment  contains segment 61"]),
         ("prefixes out of order", ["segments 62 and 61 are not in order"]),
+        ("a prefix repeats", ["segments 61 and 61 are not in order"]),
         ("nested prefixes", ["segment 61 contains segment 6162"]),
         ("replay starts at the end", ["replay_after_wal_id is not below next_wal_sst_id"]),
     ],

@@ -288,6 +288,9 @@ def test_t2a_a_deleted_id_cannot_be_committed_again(world: World) -> None:
             await a.manifests.commit(5, with_seq(sleeper.value, 99))
         assert (caught.value.id, caught.value.boundary) == (6, 8)
         assert a.metric("slatedb_boundary_rejected_writes_total", resource="manifest") == 1
+        base = await a.manifests.read_base()
+        assert base is not None
+        assert base.id == 9, "the refused version is not taken for the newest"
         assert (await world.process().manifests.read_latest()).id == 9
         written = await sleeper.apply(lambda current: with_seq(current.value, current.value.last_l0_seq + 1))
         assert (written.id, written.value.last_l0_seq) == (10, 10)
