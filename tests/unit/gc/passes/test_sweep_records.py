@@ -66,6 +66,16 @@ async def test_an_old_record_is_deleted_once_its_compaction_has_ended():
     assert state.progress.deleted == 2, "a version and a record"
 
 
+async def test_old_records_are_found_after_a_page_of_young_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shale.store.memory.LIST_PAGE", 1)
+    clock, store, collector = await database()
+    clock.advance(7 * DAY_S + 1)
+    young = ulid(START_MS - 1)
+    await store.put(compaction_record_key("db", young), encode_record(CompactionRecord(id=young)))
+    await collector.sweep(Task.COMPACTIONS)
+    assert left_ids(await left(store)) == {str(young), str(RUNNING)}
+
+
 async def test_a_dry_run_deletes_no_record():
     clock, store, collector = await database()
     clock.advance(8 * DAY_S)
