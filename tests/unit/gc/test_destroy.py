@@ -173,10 +173,10 @@ def test_a_parent_without_its_newest_manifest_stops_a_destroy_only_if_it_is_aliv
     """A parent that is alive keeps the pin until a rerun releases it."""
 
     class Conflicting(MemoryStore):
-        is_broken = False
+        is_refusing = False
 
         async def put(self, key: str, *args: Any, **options: Any) -> Any:
-            if not self.is_broken or not key.startswith("parent/manifest/"):
+            if not self.is_refusing or not key.startswith("parent/manifest/"):
                 return await super().put(key, *args, **options)
             if parent == "is being deleted":
                 await super().put(deleting_key("parent"), b"")
@@ -191,13 +191,13 @@ def test_a_parent_without_its_newest_manifest_stops_a_destroy_only_if_it_is_aliv
         harness.store = store
         await harness.make("parent")
         await clone_of(harness, "parent", "db")
-        store.is_broken = True
+        store.is_refusing = True
         if not ends:
             kept = harness.contents("db/")
             with pytest.raises(InvalidObjectState):
                 await destroy(harness.target())
             assert harness.contents("db/") == kept | {deleting_key("db"): b""}
-            store.is_broken = False
+            store.is_refusing = False
         await destroy(harness.target())
         assert not [key for key in harness.listing() if key.startswith("db/")]
 

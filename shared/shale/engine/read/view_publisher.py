@@ -84,7 +84,8 @@ class ViewPublisher:
         self.fast_point = None
 
     def end_tasks(self, error: ShaleError | None = None) -> None:
-        """Start no more work in the task group, which is about to end; see ``ReadAhead.close``."""
+        """Start no more work in the task group, which is about to end (``ReadAhead.close``), and end fast reads."""
+        self.disable_fast_point()
         if self._read_ahead is not None:
             self._read_ahead.close(error)
 

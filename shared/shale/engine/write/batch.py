@@ -14,7 +14,7 @@ from shale.iter.merge_operator import MergeOperator, fold_versions
 from shale.telemetry.key_format import format_key
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry
 
-_LONG_BYTES = 1 << 29
+LONG_BYTES = 1 << 29
 """Values below are compared at once; numbers above 30 bits take Python twice as long."""
 NO_OPERATOR = "merge needs a merge operator: open the database with one, such as merge_operator='concatenate'"
 _DELETED = FLAG_CREATE_TS | FLAG_TOMBSTONE
@@ -100,7 +100,7 @@ class WriteBatch(ShowsState):
             and type(value) is bytes
             and key
             and len(key) <= self._max_key_bytes
-            and len(value) < _LONG_BYTES
+            and len(value) < LONG_BYTES
             and ttl is None
             and expire_at is None
             and self._is_plain

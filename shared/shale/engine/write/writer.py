@@ -294,7 +294,6 @@ class Writer:
         self.durability.fail(error)
         self.views.end_tasks(error)
         self._background.close()
-        self.views.disable_fast_point()
         self.pipeline.invalidate_fast_path()
 
     def on_rows_pending(self) -> None:

@@ -152,7 +152,7 @@ def test_a_key_that_is_no_bytes_is_refused(key: Any) -> None:
 
 def test_the_longest_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_VALUE_BYTES", 4)
-    monkeypatch.setattr(module, "_LONG_BYTES", 4)
+    monkeypatch.setattr(module, "LONG_BYTES", 4)
     batch = WriteBatch()
     assert checked_value(bytearray(b"1234")) == b"1234"
     batch.put(b"k", bytearray(b"1234"))
