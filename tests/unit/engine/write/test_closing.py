@@ -205,3 +205,18 @@ def test_a_lookup_that_is_under_way_at_the_end_gets_its_value(tmp_path: Path, en
                 await db.close()
 
     anyio.run(run)
+
+
+@pytest.mark.parametrize("end", ["close", "abort"])
+def test_the_end_frees_the_cache_that_databases_share(end: str) -> None:
+    async def run() -> None:
+        cache = shale.MemoryBudget(1 << 20)
+        db = await shale.Db.open("db", store=MemoryStore(), cache=cache, flush_interval=None)
+        await db.put(b"k", b"value")
+        await db.flush("memtable")
+        assert await db.get(b"k") == b"value"
+        assert cache.used_bytes > 0
+        await (db.close() if end == "close" else db._writer.abort())
+        assert cache.used_bytes == 0
+
+    anyio.run(run)

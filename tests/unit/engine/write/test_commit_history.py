@@ -4,7 +4,7 @@ import gc
 import random
 import weakref
 from collections.abc import Callable
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import anyio
 import pytest
@@ -204,13 +204,17 @@ def test_a_flush_after_the_last_window_keeps_nothing() -> None:
     anyio.run(run)
 
 
-def test_hidden_writes_are_forgotten_with_the_last_window() -> None:
-    dropped: list[int] = []
+class Counted(int):
+    """A sequence number that is noted when nothing holds it any more."""
 
-    class Counted(int):
-        def __del__(self) -> None:
-            dropped.append(int(self))
+    dropped: ClassVar[list[int]] = []
 
+    def __del__(self) -> None:
+        self.dropped.append(int(self))
+
+
+def test_hidden_writes_are_forgotten_with_the_last_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Counted, "dropped", dropped := [])
     history = CommitHistory(Memtable(), 1 << 20)
     history.hide([b"a"], Counted(1))
     assert dropped == [1], "no window needs it"
@@ -220,6 +224,30 @@ def test_hidden_writes_are_forgotten_with_the_last_window() -> None:
     window.close()
     history.forget()
     assert dropped == [1, 2]
+
+
+def test_hidden_writes_are_forgotten_with_the_flush_of_their_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Counted, "dropped", dropped := [])
+    table = table_of((b"a", 1), (b"b", 2))
+    history = CommitHistory(table, 1 << 20)
+    window = history.begin(0)
+    history.hide([b"a"], Counted(1))
+    history.hide([b"c"], Counted(3))
+    history.set_active(Memtable())
+    anyio.run(flush, history, table)
+    assert dropped == [1]
+    assert [window.wrote_any([key]) for key in (b"a", b"b")] == [False, True]
+
+
+def test_a_table_that_no_window_needs_is_passed_over() -> None:
+    first, second = table_of((b"a", 1)), table_of((b"b", 2))
+    history = CommitHistory(first, 1 << 20)
+    history.set_active(second)
+    window = history.begin(1)
+    history.set_active(Memtable())
+    anyio.run(flush, history, first, second)
+    assert history.size_bytes == 17, "the keys of the second one"
+    assert window.wrote_any([b"b"])
 
 
 def test_a_table_from_before_the_oldest_window_is_not_kept() -> None:
