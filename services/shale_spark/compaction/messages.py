@@ -215,6 +215,8 @@ def _unpack_value(code: int, data: bytes) -> object:
     if code != _SST:
         raise ValueError(f"unknown kind of value {code}")
     id_, version, info = msgpack.unpackb(data)
+    if not isinstance(version, int) or not isinstance(info, bytes):
+        raise TypeError("the version or the info of an SST has another type")
     return Sst(
         id=_ulid(id_),
         info=decode_sst_info(info),

@@ -69,6 +69,8 @@ def test_messages_with_other_fields_are_refused(body: object) -> None:
         ["TaskHello", 5, 0, 0],
         ["TaskFailed", "text"],
         ["RangeFinished", 0, msgpack.ExtType(2, bytes(17))],
+        ["RangeStart", 0, msgpack.ExtType(1, msgpack.packb([bytes(16), 7, (1 << 64) - 1]))],
+        ["RangeStart", 0, msgpack.ExtType(1, msgpack.packb([bytes(16), "7", b""]))],
     ],
 )
 def test_messages_with_fields_of_other_types_are_refused(body: object) -> None:
