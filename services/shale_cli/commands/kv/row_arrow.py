@@ -222,7 +222,11 @@ def _encoded(columns: Any, value_format: ValueFormat) -> list[bytes]:
     if value_format is ValueFormat.ARROW_ROW:
         return [as_stream(columns.slice(number, 1)) for number in range(columns.num_rows)]
     encode: Callable[[Mapping[str, Any]], bytes] = encoder_of(value_format)
-    return [encode(fields) for fields in _with_text_of_nanoseconds(columns).to_pylist()]
+    try:
+        rows = _with_text_of_nanoseconds(columns).to_pylist()
+    except (OverflowError, ValueError) as error:
+        raise MalformedRow(f"a time is not in the years 1 to 9999: {error}") from None
+    return [encode(fields) for fields in rows]
 
 
 def _with_text_of_nanoseconds(batch: Any) -> Any:

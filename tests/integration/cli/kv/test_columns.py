@@ -245,6 +245,14 @@ def test_columns_that_are_refused(url: str, tmp_path: Path, column: list[Any], r
     assert not (tmp_path / "db").exists()
 
 
+def test_a_time_that_python_cannot_hold_is_refused(url: str, tmp_path: Path) -> None:
+    times = pa.array([0, 1 << 60], pa.timestamp("us"))
+    pq.write_table(pa.table({"id": ["a", "b"], "at": times}), tmp_path / "rows.parquet")
+    refused = shale("kv", "import", str(tmp_path / "rows.parquet"), *MAPPED, "json", "-u", url)
+    assert refused.returncode == 2
+    assert "rows.parquet, row 0: a time is not in the years 1 to 9999" in refused.stderr.decode()
+
+
 def test_a_byte_order_mark_of_json_lines_is_skipped(golden: Golden, url: str, tmp_path: Path) -> None:
     (tmp_path / "a.ndjson").write_bytes(b'\xef\xbb\xbf{"key": "a", "value": "1"}\n')
     golden.run("kv", "import", str(tmp_path / "a.ndjson"), "-u", url)
