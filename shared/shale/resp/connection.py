@@ -189,7 +189,8 @@ class Connection(asyncio.Protocol):
             self._session.reserved.reduce_to(0)
             self._session.reset_transaction()
             self._backend.memory.large_values.release()
-            await until_taken(self._transport, self._lost, self._is_over * self._backend.options.send_timeout_s)
+            limit_s = self._backend.options.send_timeout_s if self._is_over else 0.0
+            await until_taken(self._transport, self._lost, limit_s)
 
     async def _serve(self) -> None:
         while not self._is_over:

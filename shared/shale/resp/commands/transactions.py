@@ -21,6 +21,8 @@ from shale.sst.budget import LARGE_VALUE_BYTES
 
 _COPIES_OF_REPLY = 2
 """The replies, and the reply of all."""
+_RUNS_MAX = 8
+"""Values may grow between two runs of a transaction, so that the memory of the first is too small for the second."""
 
 
 class _NoRoomError(Exception):
@@ -68,7 +70,7 @@ async def _exec(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG0
             session.composed = ComposedWrites()
 
     room_bytes = LARGE_VALUE_BYTES
-    while True:
+    for _ in range(_RUNS_MAX):
         try:
             return await _run_once(session, run)
         except _NoRoomError as found:
@@ -76,6 +78,7 @@ async def _exec(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG0
             room_bytes = found.size_bytes
             session.reserved.reduce_to(0)
             await session.reserve(_COPIES_OF_REPLY * room_bytes)
+    raise RespError("TRYAGAIN the replies of the transaction grew with each attempt; nothing was written")
 
 
 async def _run_once(session: RespSession, run: Callable[[Transaction | ReaderSnapshot], Awaitable[bytes]]) -> bytes:
