@@ -353,3 +353,27 @@ def test_others_run_between_many_commands_of_a_transaction() -> None:
             assert rounds >= 20
 
     asyncio.run(scenario())
+
+
+def test_replies_that_grow_between_the_runs_of_a_transaction_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with harness() as home:
+            say, other = home.talker(), home.talker()
+            await say("SET", "a", "v" * 900_000)
+            await say("MULTI")
+            for _ in range(3):
+                await say("GET", "a")
+            await say("INCR", "n")
+            take = say.session.reserved.take
+
+            async def take_later(size_bytes: int) -> None:
+                await other("APPEND", "a", "v")
+                await take(size_bytes)
+
+            monkeypatch.setattr(type(say.session.reserved), "take", lambda _, size_bytes: take_later(size_bytes))
+            with pytest.raises(RespFailure, match="TRYAGAIN the replies of the transaction grew"):
+                await say("EXEC")
+            assert await other("EXISTS", "n") == 0
+            assert await other("STRLEN", "a") == 900_008
+
+    asyncio.run(scenario())
