@@ -1,10 +1,10 @@
 """Conditional writes are atomic, and the response names the failed expectation."""
 
 import anyio
-import anyio.lowlevel
 import msgpack
 import pytest
 
+from tests.loop_rounds import counted_rounds
 from tests.unit.api.harness import b64, open_port
 
 pytestmark = pytest.mark.anyio
@@ -159,17 +159,8 @@ async def test_others_run_between_many_comparisons() -> None:
     async with open_port() as port:
         await port.db.put(b"a", b"1")
         body = msgpack.packb({"compare": [["present", b"a"]] * 10_240})
-        rounds = 0
-
-        async def count() -> None:
-            nonlocal rounds
-            while True:
-                await anyio.lowlevel.checkpoint()
-                rounds += 1
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(count)
-            answer = await port.client.post("/v1/txn", content=body, headers={"Content-Type": "application/msgpack"})
-            tasks.cancel_scope.cancel()
+        headers = {"Content-Type": "application/msgpack"}
+        async with counted_rounds() as rounds:
+            answer = await port.client.post("/v1/txn", content=body, headers=headers)
         assert answer.status_code == 200
-        assert rounds >= 20
+        assert rounds.count >= 20

@@ -2,12 +2,12 @@
 
 import asyncio
 
-import anyio.lowlevel
 import pytest
 
 from shale.errors import CorruptionError
 from shale.resp.options import RespOptions
 from shale.store.memory import MemoryStore
+from tests.loop_rounds import counted_rounds
 from tests.unit.resp.harness import Harness, RespFailure, Talker, harness
 
 
@@ -339,18 +339,9 @@ def test_others_run_between_many_commands_of_a_transaction() -> None:
             await say("MULTI")
             for _ in range(10_240):
                 await say("GET", "a")
-            rounds = 0
-
-            async def count() -> None:
-                nonlocal rounds
-                while True:
-                    await anyio.lowlevel.checkpoint()
-                    rounds += 1
-
-            counted = asyncio.create_task(count())
-            assert await say("EXEC") == [None] * 10_240
-            counted.cancel()
-            assert rounds >= 20
+            async with counted_rounds() as rounds:
+                assert await say("EXEC") == [None] * 10_240
+            assert rounds.count >= 20
 
     asyncio.run(scenario())
 
