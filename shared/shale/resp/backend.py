@@ -10,8 +10,8 @@ from shale.engine.db_reader import DbReader
 from shale.env import Env
 from shale.resp.cursors import Cursors
 from shale.resp.latency import CommandLatency
-from shale.resp.lock_scripts import ScriptCache
 from shale.resp.options import RespOptions
+from shale.resp.scripts.lock_scripts import ScriptCache
 from shale.service.access import AccessTokens, Role
 from shale.service.audit import AuditLog
 from shale.service.process import PortServices

@@ -17,11 +17,12 @@ from shale.errors import ShaleError
 from shale.resp.backend import Backend
 from shale.resp.batch_trace import TIMEOUT, BatchTrace, record_failure
 from shale.resp.batch_trace import begin as begin_trace
-from shale.resp.encoder import error
 from shale.resp.errors import DRAINING, INTERNAL_ERROR, TOO_SLOW, error_text
 from shale.resp.options import ANSWER_BYTES, BEFORE_AUTH, BLOCKED_S, COMMANDS_AT_ONCE, READ_PAUSE_BYTES
-from shale.resp.parser import Parser, ProtocolError
-from shale.resp.session import Command, RespSession
+from shale.resp.protocol.encoder import error
+from shale.resp.protocol.parser import Parser, ProtocolError
+from shale.resp.reply_writer import ReplyWriter
+from shale.resp.session import RespCommand, RespSession
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 
@@ -35,23 +36,22 @@ class Connection(asyncio.Protocol):
     (if ``is_running``), and ``age_ticks`` since the connection was made.
     """
 
-    def __init__(self, backend: Backend, table: Mapping[bytes, Command], begin: Callable[["Connection"], None]) -> None:
+    def __init__(
+        self, backend: Backend, table: Mapping[bytes, RespCommand], begin: Callable[["Connection"], None]
+    ) -> None:
         self._begin = begin
         self._backend = backend
         self._table = table
         self._parser = Parser(BEFORE_AUTH if backend.has_password else backend.options.parser_limits())
         self._transport: asyncio.Transport
         self._session: RespSession
+        self._replies: ReplyWriter
         self._waiter: asyncio.Future[None] | None = None
-        self._may_write: asyncio.Future[None] | None = None
         self._lost = anyio.Event()
         self._is_paused = False
-        self._is_over = False
         self._has_ended = False
         """The client has closed its sending side, but may still read."""
         self._counted_bytes = 0
-        self._responses = backend.memory.responses
-        self._unread_bytes = 0
         self._scope: anyio.CancelScope | None = None
         self._commands: list[list[bytes]] = []
         self._done = 0
@@ -75,6 +75,7 @@ class Connection(asyncio.Protocol):
         self.host = peer[0] if peer else ""
         address = f"{peer[0]}:{peer[1]}" if peer else ""
         self._session = RespSession(self._backend, self._table, address)
+        self._replies = ReplyWriter(self._backend, self._session, self._transport)
         self._begin(self)
 
     def data_received(self, data: bytes) -> None:
@@ -101,28 +102,18 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Stop executing commands: the client does not read its replies."""
-        self._count_unread(self._transport.get_write_buffer_size())
-        self._may_write = asyncio.get_running_loop().create_future()
+        self._replies.pause()
 
     def resume_writing(self) -> None:
         """Continue executing commands."""
-        self._count_unread(0)
-        waiter, self._may_write = self._may_write, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        self._replies.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the interface of asyncio
         """Cancel the timers of a closed connection."""
-        self._is_over = True
+        self._replies.is_over = True
         self._lost.set()
         self._wake()
-        self.resume_writing()
-
-    def _count_unread(self, size_bytes: int) -> None:
-        responses = self._responses
-        responses.give_back(self._unread_bytes)
-        responses.note(size_bytes)
-        self._unread_bytes = size_bytes
+        self._replies.resume()
 
     @property
     def is_waiting_for_input(self) -> bool:
@@ -161,7 +152,7 @@ class Connection(asyncio.Protocol):
 
     def end(self) -> None:
         """Flush the written replies and close the connection."""
-        self._is_over = True
+        self._replies.is_over = True
         self._wake()
         self._transport.close()
 
@@ -173,7 +164,7 @@ class Connection(asyncio.Protocol):
     async def run(self) -> None:
         """Serve the client until the connection closes."""
         try:
-            while not self._is_over:
+            while not self._replies.is_over:
                 # One scope for many commands: a scope for each command would cost too much.
                 with anyio.CancelScope() as self._scope:
                     await self._serve()
@@ -189,11 +180,11 @@ class Connection(asyncio.Protocol):
             self._session.reserved.reduce_to(0)
             self._session.reset_transaction()
             self._backend.memory.large_values.release()
-            limit_s = self._backend.options.send_timeout_s if self._is_over else 0.0
+            limit_s = self._backend.options.send_timeout_s if self._replies.is_over else 0.0
             await until_taken(self._transport, self._lost, limit_s)
 
     async def _serve(self) -> None:
-        while not self._is_over:
+        while not self._replies.is_over:
             if self.is_refused:
                 await self._leave()
                 return
@@ -223,7 +214,7 @@ class Connection(asyncio.Protocol):
         self._commands.clear()
         self._answers.clear()
         self._count_inflight(0)
-        while not (self._has_ended or self._is_over or self._backend.is_draining):
+        while not (self._has_ended or self._replies.is_over or self._backend.is_draining):
             await self._wait()
         self.end()
 
@@ -281,7 +272,7 @@ class Connection(asyncio.Protocol):
         """Run commands until all have a reply, or enough reply bytes are buffered."""
         session, commands, answers, size = self._session, self._commands, self._answers, 0
         most = ANSWER_BYTES
-        if self._responses.used_bytes:
+        if self._backend.memory.responses.used_bytes:
             most = min(most, self._backend.memory.piece_bytes())
         execute = session.execute if not self._backend.is_draining else self._refused
         now_s = self._backend.latency.now_s
@@ -311,60 +302,12 @@ class Connection(asyncio.Protocol):
         return error(DRAINING)
 
     async def _send(self) -> bool:
-        """Write replies, after the writes they confirm are durable, and wait until the client reads them.
-
-        Returns:
-            Whether the connection continues.
-        """
+        """Send replies, after the writes they confirm are durable; return whether the connection continues."""
         if self._session.pending_durable is not None and not await self._wait_until_durable():
             return False
-        if self._is_over:
-            return False
         answers, self._answers = self._answers, []
-        if self._answer_bytes > ANSWER_BYTES:
-            return await self._send_large(answers)
-        # Also a short reply may come from large values, and an error stand for a reply that memory was kept for.
-        self._backend.memory.large_values.release()
-        self._session.reserved.reduce_to(0)
-        data = answers[0] if len(answers) == 1 else b"".join(answers)
-        self._backend.bytes_written += len(data)
-        self._transport.write(data)
-        return self._may_write is None or await self._is_read()
-
-    async def _send_large(self, answers: list[bytes]) -> bool:
-        """Write large replies in pieces; wait for memory, and before each piece until the client has read the last."""
-        size = self._answer_bytes
-        self._answer_bytes = 0
-        self._backend.bytes_written += size
-        with self._backend.memory.large_values.detach() as share:
-            with anyio.move_on_after(self._backend.options.request_timeout_s) as scope:
-                share.reduce_to(size)
-                if share.size_bytes < size:
-                    await share.take(size - share.size_bytes)
-            self._session.reserved.reduce_to(0)
-            if scope.cancelled_caught:
-                self._is_over = True
-                self._transport.abort()
-                return False
-            for answer in answers:
-                rest = memoryview(answer)
-                while rest and not self._is_over:
-                    self._transport.write(rest[:ANSWER_BYTES])
-                    rest = rest[ANSWER_BYTES:]
-                    if self._may_write is not None and not await self._is_read():
-                        return False
-        return not self._is_over
-
-    async def _is_read(self) -> bool:
-        """Wait until the client has read most of its replies; drop a client that reads nothing of them."""
-        while self._may_write is not None and not self._is_over:
-            unread_bytes = self._transport.get_write_buffer_size()
-            with anyio.move_on_after(self._backend.options.send_timeout_s) as scope:
-                await asyncio.shield(self._may_write)
-            if scope.cancelled_caught and self._transport.get_write_buffer_size() >= unread_bytes:
-                self._is_over = True
-                self._transport.abort()
-        return not self._is_over
+        size, self._answer_bytes = self._answer_bytes, 0
+        return await self._replies.send(answers, size)
 
     async def _wait_until_durable(self) -> bool:
         """Wait until the last write is durable; on failure, refuse the client and return ``False``."""

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from shale.resp.backend import Backend
 from shale.resp.latency import CATEGORIES
-from shale.resp.session import Command
+from shale.resp.session import RespCommand
 from shale.telemetry.metrics import Metrics
 
 
-def export(backend: Backend, metrics: Metrics, commands: Mapping[str, Command]) -> None:
+def export(backend: Backend, metrics: Metrics, commands: Mapping[str, RespCommand]) -> None:
     """Export the counters of the backend.
 
     Args:

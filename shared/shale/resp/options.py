@@ -12,7 +12,7 @@ class ParserLimits:
     Args:
         arguments: number of arguments, including the name.
         argument_bytes: bytes of one argument.
-        command_bytes: bytes of all arguments, with an overhead for each (``shale.resp.parser``).
+        command_bytes: bytes of all arguments, with an overhead for each (``shale.resp.protocol.parser``).
     """
 
     arguments: int

@@ -1,21 +1,19 @@
-"""Commands, the state of one client, and the execution of its commands.
+"""The state of one client, and the execution of its commands.
 
 This module does no I/O on sockets: ``execute`` takes arguments and returns the bytes of the reply.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from shale.core.lazy_dataclass import dataclass
 from shale.engine.read.reads import Reads
 from shale.engine.txn.transaction import Transaction
 from shale.engine.write.batch import WriteBatch
 from shale.engine.write.write_handle import WriteHandle
 from shale.errors import AccessDenied, InvalidRequestError, InvalidSequenceNumber, ShaleError, TransactionConflict
 from shale.resp import latency
-from shale.resp.commands.composed import ComposedWrites, Writes
-from shale.resp.encoder import QUEUED, RESP2, RespEncoding, error
+from shale.resp.command import DENY_OOM, Command
+from shale.resp.composed import ComposedWrites, Writes
 from shale.resp.errors import (
     NOT_AUTHENTICATED,
     OUT_OF_MEMORY,
@@ -26,6 +24,7 @@ from shale.resp.errors import (
     unknown_command,
     wrong_arity,
 )
+from shale.resp.protocol.encoder import QUEUED, RESP2, RespEncoding, error
 from shale.service.access import Quota, Quotas, Role
 from shale.service.audit import NO_ROLE
 from shale.types import Row
@@ -42,66 +41,12 @@ DEFAULT_USER = b"default"
 _BROWSERS = frozenset((b"POST", b"HOST:"))
 """First words of HTTP requests: a web page can make a browser send them to this port, with commands in the body."""
 
-DENY_OOM = "denyoom"
-"""The flag of commands that take memory."""
-
 _UNCOUNTED = frozenset(("multi", "exec", "discard"))
 """Commands without a quota: a client that pipelines a transaction whose MULTI is refused would execute its commands one
 by one.  Its other commands are counted, and one that is refused aborts the transaction."""
 
 Handler = Callable[["RespSession", list[bytes]], Awaitable[bytes]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """One entry of the command table.
-
-    Args:
-        name: in lower case.
-        arity: number of arguments including the name; negative: at least that many.
-        handler: gets all arguments, the name first, and returns the encoded reply.
-        group: the group that Redis assigns it to.
-        summary: one line of documentation.
-        flags: the flags of ``COMMAND INFO``.
-        keys: positions of the first and the last key and the step between keys; zeros without keys.
-        is_open: allowed before authentication.
-        is_immediate: runs at once within MULTI, instead of being queued.
-        is_queueable: allowed within MULTI.
-        is_administration: needs the role admin, if clients have roles.
-        is_scan: takes longer the more rows there are.
-
-    ``category`` is that of its latency (``shale.resp.latency``).
-    """
-
-    name: str
-    arity: int
-    handler: Handler
-    group: str
-    summary: str
-    flags: tuple[str, ...] = ()
-    keys: tuple[int, int, int] = (0, 0, 0)
-    is_open: bool = False
-    is_immediate: bool = False
-    is_queueable: bool = True
-    is_administration: bool = False
-    is_scan: bool = False
-    category: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        if self.is_scan:
-            category = latency.SCAN
-        elif "write" in self.flags or self.name == "exec":
-            category = latency.WRITE
-        else:
-            category = latency.READ if "readonly" in self.flags else latency.OTHER
-        object.__setattr__(self, "category", category)
-
-    @property
-    def role(self) -> Role:
-        """The lowest role of clients that may run it."""
-        if self.is_administration:
-            return Role.ADMIN
-        return Role.WRITE if "write" in self.flags else Role.READ
+RespCommand: TypeAlias = Command["RespSession"]
 
 
 class RespSession:
@@ -146,7 +91,7 @@ class RespSession:
         "writer",
     )
 
-    def __init__(self, backend: "Backend", table: Mapping[bytes, Command], address: str = "") -> None:
+    def __init__(self, backend: "Backend", table: Mapping[bytes, RespCommand], address: str = "") -> None:
         self.backend = backend
         self.db = backend.db
         self.writer: Db
@@ -174,7 +119,7 @@ class RespSession:
         self.is_closing = False
         self.last_write: WriteHandle | None = None
         self.pending_durable: WriteHandle | None = None
-        self.queue: list[tuple[Command, list[bytes]]] | None = None
+        self.queue: list[tuple[RespCommand, list[bytes]]] | None = None
         self.queued_bytes = self.watched_bytes = 0
         self.is_aborted = False
         """A command of the transaction was rejected, so EXEC aborts."""
@@ -217,7 +162,7 @@ class RespSession:
             return self._enqueue(command, args)
         return await self.run(command, args)
 
-    async def run(self, command: Command, args: list[bytes]) -> bytes:
+    async def run(self, command: RespCommand, args: list[bytes]) -> bytes:
         """Run a command whose arity was checked.
 
         Raises:
@@ -257,7 +202,7 @@ class RespSession:
         command = self._command(args[0])
         return latency.OTHER if command is None else command.category
 
-    def _command(self, name: bytes) -> Command | None:
+    def _command(self, name: bytes) -> RespCommand | None:
         return self._table.get(name) or self._table.get(name.upper())
 
     async def atomically(self, work: Callable[[Reads, Writes], Awaitable[bytes]]) -> bytes:
@@ -358,13 +303,13 @@ class RespSession:
             "status": None,
         }
 
-    def _deny(self, command: Command, error_type: str, text: str) -> bytes:
+    def _deny(self, command: RespCommand, error_type: str, text: str) -> bytes:
         """Refuse a command that the client may not run."""
         if command.is_administration:
             self.backend.audit.refused(error_type, **self.audit_fields(command.name))
         return self._refuse(command.name, text)
 
-    def _use_quota(self, quotas: Quotas, command: Command, args: list[bytes]) -> str | None:
+    def _use_quota(self, quotas: Quotas, command: RespCommand, args: list[bytes]) -> str | None:
         """Count a command; return the error if the quota of the client is used up."""
         if command.is_open or command.name in _UNCOUNTED:
             return None
@@ -375,7 +320,7 @@ class RespSession:
         quota.take_bytes(sum(map(len, args)))
         return None
 
-    def _enqueue(self, command: Command, args: list[bytes]) -> bytes:
+    def _enqueue(self, command: RespCommand, args: list[bytes]) -> bytes:
         assert self.queue is not None
         if not command.is_queueable:
             return self._refuse(command.name, f"ERR {shown(args[0])} is not allowed in transactions")

@@ -11,7 +11,7 @@ from typing import Any
 import msgpack
 
 from shale.resp.commands.command_table import WRITER_COMMANDS
-from shale.resp.lock_scripts import ScriptCache, _scripts
+from shale.resp.scripts.lock_scripts import ScriptCache, _scripts
 from shale.resp.session import RespSession
 from tests.fuzz import loop, lua
 from tests.fuzz.mutation import mutate_bytes
@@ -241,6 +241,6 @@ def _mutate(rng: random.Random, data: bytes) -> bytes:
 
 
 def targets() -> list[Target]:
-    modules = ("shale.resp.commands.lock_actions", "shale.resp.commands.scripts", "shale.resp.numbers")
-    shapes = ("shale.resp.lock_scripts", "shale.resp.lua_shape")
+    modules = ("shale.resp.commands.lock_actions", "shale.resp.commands.scripts", "shale.resp.arguments.numbers")
+    shapes = ("shale.resp.scripts.lock_scripts", "shale.resp.scripts.lua_shape")
     return [Target("lock script", _call, _seeds, (), (*modules, *shapes), _mutate, 0.95)]

@@ -6,14 +6,14 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
+from shale.resp.arguments.glob import literal_prefix, matcher
+from shale.resp.arguments.long_double import parse, shown
 from shale.resp.commands.command_table import WRITER_COMMANDS
-from shale.resp.glob import literal_prefix, matcher
-from shale.resp.inline import split_inline
-from shale.resp.lock_scripts import ScriptCache
-from shale.resp.long_double import parse, shown
-from shale.resp.lua_shape import shape_of
 from shale.resp.options import ParserLimits
-from shale.resp.parser import Parser, ProtocolError
+from shale.resp.protocol.inline import split_inline
+from shale.resp.protocol.parser import Parser, ProtocolError
+from shale.resp.scripts.lock_scripts import ScriptCache
+from shale.resp.scripts.lua_shape import shape_of
 from shale.resp.session import RespSession
 from tests.fuzz import loop
 from tests.fuzz.mutation import any_of, mutate_bytes, words_mutation
@@ -176,7 +176,10 @@ def targets() -> list[Target]:
             *("scan", "scripts", "server", "set_options", "strings", "transactions"),
         )
     )
-    texts = ("inline", "lua_shape", "lock_scripts", "glob", "long_double")
+    texts = (
+        *("protocol.inline", "scripts.lua_shape", "scripts.lock_scripts"),
+        *("arguments.glob", "arguments.long_double"),
+    )
     words = words_mutation((*_WORDS, *_ARGUMENTS))
     return [
         Target(
@@ -184,7 +187,7 @@ def targets() -> list[Target]:
             _parser,
             _seeds,
             (),
-            ("shale.resp.parser", "shale.resp.inline"),
+            ("shale.resp.protocol.parser", "shale.resp.protocol.inline"),
             any_of(words, _mutate_commands),
         ),
         Target(
@@ -192,7 +195,13 @@ def targets() -> list[Target]:
             _commands,
             _all_commands,
             (),
-            (*commands, "shale.resp.session", "shale.resp.numbers", "shale.resp.cursors", "shale.resp.encoder"),
+            (
+                *commands,
+                "shale.resp.session",
+                "shale.resp.arguments.numbers",
+                "shale.resp.cursors",
+                "shale.resp.protocol.encoder",
+            ),
             _mutate_commands,
             weight=2,
         ),

@@ -1,8 +1,9 @@
 """CLIENT: information about this connection."""
 
-from shale.resp.encoder import OK, bulk, integer
+from shale.resp.command import Command
 from shale.resp.errors import SYNTAX, RespError, unknown_subcommand, wrong_arity
-from shale.resp.session import Command, RespSession
+from shale.resp.protocol.encoder import OK, bulk, integer
+from shale.resp.session import RespSession
 
 NAME_BYTES_MAX = 256
 

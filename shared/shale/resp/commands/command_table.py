@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from shale.resp.command import Command
 from shale.resp.commands import (
     client,
     config,
@@ -19,10 +20,10 @@ from shale.resp.commands import (
     transactions,
 )
 from shale.resp.errors import READ_ONLY, RespError
-from shale.resp.session import Command, RespSession
+from shale.resp.session import RespCommand, RespSession
 
 
-def _commands() -> Mapping[str, Command]:
+def _commands() -> Mapping[str, RespCommand]:
     return COMMANDS
 
 
@@ -39,13 +40,13 @@ _GROUPS = (
     connection, client, strings, counters, ranges, expiry, keys, keyspace, scan, transactions, scripts, server, config,
 )  # fmt: skip
 
-COMMANDS: Mapping[str, Command] = {
+COMMANDS: Mapping[str, RespCommand] = {
     command.name: command for command in (*(each for group in _GROUPS for each in group.COMMANDS), _CATALOGUE)
 }
 """By name in lower case."""
 
 
-def _by_request_name(commands: Mapping[str, Command]) -> dict[bytes, Command]:
+def _by_request_name(commands: Mapping[str, RespCommand]) -> dict[bytes, RespCommand]:
     """Index commands by their names in lower and upper case; other spellings are converted first."""
     return {
         spelling: command for name, command in commands.items() for spelling in (name.encode(), name.upper().encode())
@@ -58,7 +59,7 @@ async def _refuse(session: RespSession, args: list[bytes]) -> bytes:  # noqa: AR
     raise RespError(READ_ONLY)
 
 
-def _for_readers(command: Command) -> Command:
+def _for_readers(command: RespCommand) -> RespCommand:
     """Replace commands that a reader rejects: writes, and WAITAOF, which would wrongly confirm durability."""
     if "write" in command.flags or command.name == "waitaof":
         return replace(command, handler=_refuse, is_immediate=True)

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 
+from shale.resp.arguments.glob import matcher
+from shale.resp.command import Command
 from shale.resp.commands.scan import checked_patterns
-from shale.resp.encoder import OK, array, bulk
 from shale.resp.errors import RespError, shown, unknown_subcommand, wrong_arity
-from shale.resp.glob import matcher
-from shale.resp.session import Command, RespSession
+from shale.resp.protocol.encoder import OK, array, bulk
+from shale.resp.session import RespSession
 
 _OF_OTHER_TYPES = frozenset(
     (

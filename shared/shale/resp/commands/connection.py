@@ -1,10 +1,11 @@
 """Connection commands: PING, ECHO, HELLO, AUTH, SELECT, QUIT."""
 
+from shale.resp.arguments.numbers import whole_number
+from shale.resp.command import Command
 from shale.resp.commands.client import checked_name
-from shale.resp.encoder import OK, PONG, RESP2, RESP3, array, bulk, integer
 from shale.resp.errors import SYNTAX, WRONG_PASSWORD, RespError, wrong_arity
-from shale.resp.numbers import whole_number
-from shale.resp.session import DEFAULT_USER, Command, RespSession
+from shale.resp.protocol.encoder import OK, PONG, RESP2, RESP3, array, bulk, integer
+from shale.resp.session import DEFAULT_USER, RespSession
 from shale.service.access import Role
 from shale.service.audit import fingerprint
 from shale.service.build import version

@@ -3,13 +3,14 @@
 from fractions import Fraction
 
 from shale.engine.read.reads import Reads
-from shale.resp import long_double
-from shale.resp.commands.composed import Writes
+from shale.resp.arguments import long_double
+from shale.resp.arguments.numbers import INT64_MAX, INT64_MIN, whole_number
+from shale.resp.command import Command
 from shale.resp.commands.rows import put_keeping_expiry
-from shale.resp.encoder import bulk, integer
+from shale.resp.composed import Writes
 from shale.resp.errors import RespError
-from shale.resp.numbers import INT64_MAX, INT64_MIN, whole_number
-from shale.resp.session import Command, RespSession
+from shale.resp.protocol.encoder import bulk, integer
+from shale.resp.session import RespSession
 
 _NOT_A_FLOAT = "ERR value is not a valid float"
 

@@ -6,12 +6,13 @@ The time of expiry is that of the row, in milliseconds.  A new time writes the r
 from functools import partial
 
 from shale.engine.read.reads import Reads
-from shale.resp.commands.composed import Writes
+from shale.resp.arguments.numbers import expiry_ms
+from shale.resp.command import Command
 from shale.resp.commands.rows import put_until
-from shale.resp.encoder import integer
+from shale.resp.composed import Writes
 from shale.resp.errors import RespError, shown
-from shale.resp.numbers import expiry_ms
-from shale.resp.session import Command, Handler, RespSession
+from shale.resp.protocol.encoder import integer
+from shale.resp.session import Handler, RespCommand, RespSession
 
 _ABSENT, _FOREVER = -2, -1
 _CONDITIONS = frozenset((b"NX", b"XX", b"GT", b"LT"))
@@ -86,13 +87,13 @@ async def _time_left(session: RespSession, args: list[bytes], *, unit_ms: int, i
     return integer((max(row.expire_ts - since_ms, 0) + unit_ms // 2) // unit_ms)
 
 
-def _writing(name: str, unit_ms: int, summary: str, *, is_relative: bool) -> Command:
+def _writing(name: str, unit_ms: int, summary: str, *, is_relative: bool) -> RespCommand:
     handler = _expire(name, unit_ms, is_relative=is_relative)
     return Command(name=name, arity=-3, handler=handler, group="generic", summary=summary,
                    flags=("write", "fast"), keys=(1, 1, 1))  # fmt: skip
 
 
-def _reading(name: str, unit_ms: int, summary: str, *, is_relative: bool) -> Command:
+def _reading(name: str, unit_ms: int, summary: str, *, is_relative: bool) -> RespCommand:
     handler = partial(_time_left, unit_ms=unit_ms, is_relative=is_relative)
     return Command(name=name, arity=2, handler=handler, group="generic", summary=summary,
                    flags=("readonly", "fast"), keys=(1, 1, 1))  # fmt: skip

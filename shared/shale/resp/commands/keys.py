@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from shale.engine.read.reads import Reads
-from shale.resp.commands.composed import Writes
+from shale.resp.command import Command
 from shale.resp.commands.connection import require_database
 from shale.resp.commands.rows import put_until, require_key_count
-from shale.resp.encoder import OK, integer, simple
+from shale.resp.composed import Writes
 from shale.resp.errors import SYNTAX, RespError
-from shale.resp.session import Command, RespSession
+from shale.resp.protocol.encoder import OK, integer, simple
+from shale.resp.session import RespSession
 
 
 async def _del(session: RespSession, args: list[bytes]) -> bytes:

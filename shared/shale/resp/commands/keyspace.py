@@ -8,12 +8,13 @@ import anyio.lowlevel
 from shale.engine.read.reads import Reads
 from shale.engine.txn.transaction import Transaction
 from shale.engine.write.batch import WriteBatch
+from shale.resp.arguments.glob import literal_prefix, matcher
 from shale.resp.audit import audited
+from shale.resp.command import Command
 from shale.resp.commands.scan import checked_pattern
-from shale.resp.encoder import OK, array, bulk, integer
 from shale.resp.errors import SYNTAX, RespError
-from shale.resp.glob import literal_prefix, matcher
-from shale.resp.session import Command, RespSession
+from shale.resp.protocol.encoder import OK, array, bulk, integer
+from shale.resp.session import RespSession
 
 _RANDOM_STEPS = 16
 """RANDOMKEY reads less than so many single rows, the first and the last, and the last ones below."""

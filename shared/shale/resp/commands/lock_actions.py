@@ -1,14 +1,14 @@
-"""What runs in place of the scripts of lock libraries (``shale.resp.lock_scripts``)."""
+"""What runs in place of the scripts of lock libraries (``shale.resp.scripts.lock_scripts``)."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
 from shale.core.lazy_dataclass import dataclass
 from shale.engine.read.reads import Reads
-from shale.resp.commands.composed import Writes
+from shale.resp.arguments.numbers import expiry_ms, positive_expiry_ms, whole_number
 from shale.resp.commands.rows import put_until
-from shale.resp.encoder import OK, array, bulk, integer
-from shale.resp.lock_scripts import LockScript
-from shale.resp.numbers import expiry_ms, positive_expiry_ms, whole_number
+from shale.resp.composed import Writes
+from shale.resp.protocol.encoder import OK, array, bulk, integer
+from shale.resp.scripts.lock_scripts import LockScript
 from shale.resp.session import RespSession
 from shale.types import Row
 

@@ -6,12 +6,13 @@ A row is always written as a whole: a change of one byte of a large value costs 
 from collections.abc import Callable
 
 from shale.engine.read.reads import Reads
-from shale.resp.commands.composed import Writes
+from shale.resp.arguments.numbers import whole_number
+from shale.resp.command import Command
 from shale.resp.commands.rows import put_keeping_expiry, require_length
-from shale.resp.encoder import bulk, integer
+from shale.resp.composed import Writes
 from shale.resp.errors import RespError
-from shale.resp.numbers import whole_number
-from shale.resp.session import Command, RespSession
+from shale.resp.protocol.encoder import bulk, integer
+from shale.resp.session import RespSession
 
 _BAD_BIT_OFFSET = "ERR bit offset is not an integer or out of range"
 _BAD_BIT = "ERR bit is not an integer or out of range"

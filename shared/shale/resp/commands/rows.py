@@ -1,7 +1,7 @@
 """What commands that read before they write have in common."""
 
 from shale.core.ttl import NEVER
-from shale.resp.commands.composed import Writes
+from shale.resp.composed import Writes
 from shale.resp.errors import TOO_LONG, RespError
 from shale.resp.session import RespSession
 from shale.types import Row

@@ -5,11 +5,12 @@ import binascii
 import anyio.lowlevel
 
 from shale.core.lazy_dataclass import dataclass
-from shale.resp.encoder import array, bulk
+from shale.resp.arguments.glob import literal_prefix, matcher
+from shale.resp.arguments.numbers import whole_number
+from shale.resp.command import Command
 from shale.resp.errors import SYNTAX, RespError, unknown_subcommand
-from shale.resp.glob import literal_prefix, matcher
-from shale.resp.numbers import whole_number
-from shale.resp.session import Command, RespSession
+from shale.resp.protocol.encoder import array, bulk
+from shale.resp.session import RespSession
 
 COUNT_DEFAULT = 10
 LIMIT_DEFAULT = 1000

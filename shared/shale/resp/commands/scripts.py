@@ -3,14 +3,15 @@
 from collections.abc import Awaitable, Callable
 
 from shale.engine.read.reads import Reads
-from shale.resp.commands.composed import Writes
+from shale.resp.arguments.numbers import whole_number
+from shale.resp.command import Command
 from shale.resp.commands.lock_actions import ACTIONS, LockCall
 from shale.resp.commands.rows import require_key_count
-from shale.resp.encoder import EMPTY_ARRAY, OK, array, bulk, integer
+from shale.resp.composed import Writes
 from shale.resp.errors import RespError, unknown_subcommand, wrong_arity
-from shale.resp.lock_scripts import LockScript
-from shale.resp.numbers import whole_number
-from shale.resp.session import Command, RespSession
+from shale.resp.protocol.encoder import EMPTY_ARRAY, OK, array, bulk, integer
+from shale.resp.scripts.lock_scripts import LockScript
+from shale.resp.session import RespSession
 
 _NO_LUA = (
     "ERR this script cannot run: there is no Lua, only the scripts with which libraries take, extend and release locks "

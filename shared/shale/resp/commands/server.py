@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterable, Mapping
 
 import anyio
 
+from shale.resp.arguments.glob import matcher
+from shale.resp.arguments.numbers import whole_number
 from shale.resp.backend import Backend
+from shale.resp.command import Command
 from shale.resp.commands.scan import checked_pattern
-from shale.resp.encoder import array, bulk, integer, simple, texts
 from shale.resp.errors import SYNTAX, RespError, unknown_subcommand
-from shale.resp.glob import matcher
-from shale.resp.numbers import whole_number
-from shale.resp.session import Command, RespSession
+from shale.resp.protocol.encoder import array, bulk, integer, simple, texts
+from shale.resp.session import RespCommand, RespSession
 from shale.service.build import version
 
 REDIS_VERSION = "7.4.0"
@@ -100,7 +101,7 @@ async def _waitaof(session: RespSession, args: list[bytes]) -> bytes:
 class CommandIntrospection:
     """COMMAND, which describes all commands, itself included."""
 
-    def __init__(self, table: Callable[[], Mapping[str, Command]]) -> None:
+    def __init__(self, table: Callable[[], Mapping[str, RespCommand]]) -> None:
         self._table = table
 
     async def handle(self, session: RespSession, args: list[bytes]) -> bytes:
@@ -125,13 +126,13 @@ class CommandIntrospection:
                 raise unknown_subcommand("command", args[1])
 
 
-def _chosen(table: Mapping[str, Command], names: list[bytes]) -> Iterable[Command | None]:
+def _chosen(table: Mapping[str, RespCommand], names: list[bytes]) -> Iterable[RespCommand | None]:
     if not names:
         return table.values()
     return [table.get(name.decode(errors="replace").lower()) for name in names]
 
 
-def _listed(table: Mapping[str, Command], words: list[bytes]) -> list[str]:
+def _listed(table: Mapping[str, RespCommand], words: list[bytes]) -> list[str]:
     if not words:
         return list(table)
     if len(words) != 3 or words[0].upper() != b"FILTERBY":
@@ -142,7 +143,7 @@ def _listed(table: Mapping[str, Command], words: list[bytes]) -> list[str]:
     return [name for name in table if is_match(name.encode())]
 
 
-def _described(session: RespSession, command: Command | None) -> bytes:
+def _described(session: RespSession, command: RespCommand | None) -> bytes:
     if command is None:
         return session.encoding.null_array
     first, last, step = command.keys
@@ -160,7 +161,7 @@ def _described(session: RespSession, command: Command | None) -> bytes:
     ])  # fmt: skip
 
 
-def _documented(session: RespSession, command: Command) -> bytes:
+def _documented(session: RespSession, command: RespCommand) -> bytes:
     fields = {"summary": command.summary, "since": "1.0.0", "group": command.group}
     return session.encoding.map([(bulk(name.encode()), bulk(text.encode())) for name, text in fields.items()])
 

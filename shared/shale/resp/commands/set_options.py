@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from shale.core.lazy_dataclass import dataclass
+from shale.resp.arguments.numbers import positive_expiry_ms
 from shale.resp.errors import SYNTAX, RespError
-from shale.resp.numbers import positive_expiry_ms
 
 EXPIRY_UNITS: Mapping[bytes, tuple[int, bool]] = {
     b"EX": (1000, True),

@@ -5,13 +5,14 @@ from functools import partial
 from shale.engine.read.reads import Reads
 from shale.engine.write.batch import WriteBatch
 from shale.errors import ResponseTooLarge
-from shale.resp.commands.composed import Writes
+from shale.resp.arguments.numbers import positive_expiry_ms
+from shale.resp.command import Command
 from shale.resp.commands.rows import put_keeping_expiry, put_until, require_key_count
 from shale.resp.commands.set_options import SetOptions, getex_options, set_options
-from shale.resp.encoder import OK, array, bulk, integer
+from shale.resp.composed import Writes
 from shale.resp.errors import RespError, wrong_arity
-from shale.resp.numbers import positive_expiry_ms
-from shale.resp.session import Command, Handler, RespSession
+from shale.resp.protocol.encoder import OK, array, bulk, integer
+from shale.resp.session import Handler, RespSession
 from shale.sst.budget import LARGE_VALUE_BYTES
 
 _COPIES_OF_REPLY = 3

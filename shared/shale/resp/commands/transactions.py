@@ -11,12 +11,13 @@ import anyio.lowlevel
 
 from shale.engine.reader.snapshot import ReaderSnapshot
 from shale.engine.txn.transaction import Transaction
-from shale.resp.commands.composed import ComposedWrites
-from shale.resp.encoder import OK, array
+from shale.resp.command import Command
+from shale.resp.composed import ComposedWrites
 from shale.resp.errors import RespError
 from shale.resp.options import COMMANDS_AT_ONCE
-from shale.resp.parser import ARGUMENT_OVERHEAD_BYTES
-from shale.resp.session import Command, RespSession
+from shale.resp.protocol.encoder import OK, array
+from shale.resp.protocol.parser import ARGUMENT_OVERHEAD_BYTES
+from shale.resp.session import RespCommand, RespSession
 from shale.sst.budget import LARGE_VALUE_BYTES
 
 _COPIES_OF_REPLY = 2
@@ -89,7 +90,7 @@ async def _run_once(session: RespSession, run: Callable[[Transaction | ReaderSna
         return await run(snapshot)
 
 
-async def _run_all(session: RespSession, queue: list[tuple[Command, list[bytes]]], room_bytes: int) -> bytes:
+async def _run_all(session: RespSession, queue: list[tuple[RespCommand, list[bytes]]], room_bytes: int) -> bytes:
     """Run the queued commands and return their replies.
 
     Raises:

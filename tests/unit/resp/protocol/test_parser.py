@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shale.resp.inline import split_inline
 from shale.resp.options import ParserLimits
-from shale.resp.parser import Parser, ProtocolError
+from shale.resp.protocol.inline import split_inline
+from shale.resp.protocol.parser import Parser, ProtocolError
 
 LIMITS = ParserLimits(arguments=64, argument_bytes=4096, command_bytes=16 * 1024)
 WIDE = ParserLimits(arguments=64, argument_bytes=1 << 20, command_bytes=1 << 21)

@@ -11,7 +11,7 @@ from functools import cache
 from hashlib import sha1
 
 from shale.core.lazy_dataclass import dataclass
-from shale.resp.lua_shape import Shape, shape_of
+from shale.resp.scripts.lua_shape import Shape, shape_of
 
 SCRIPTS_MAX = 1024
 """So many hashes are remembered; a forgotten one is answered with NOSCRIPT, after which clients send the text."""

@@ -1,15 +1,15 @@
 """Incremental parser of commands: arrays of bulk strings, and inline commands.
 
 A command is ``*<count>\\r\\n`` and then ``count`` times ``$<length>\\r\\n<bytes>\\r\\n``; input that does not start
-with ``*`` is an inline command (``shale.resp.inline``).  Source: the Redis protocol specification; clients send the
-same in RESP2 and RESP3.
+with ``*`` is an inline command (``shale.resp.protocol.inline``).  Source: the Redis protocol specification; clients
+send the same in RESP2 and RESP3.
 
 The parser keeps the position within an incomplete command, so it reads every byte once, however small the received
 chunks are.
 """
 
-from shale.resp.inline import split_inline
 from shale.resp.options import ParserLimits
+from shale.resp.protocol.inline import split_inline
 
 HEADER_BYTES_MAX = 32
 """Limit of a count or length line, with its type byte and line end."""

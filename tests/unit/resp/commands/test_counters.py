@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from shale.resp import long_double
+from shale.resp.arguments import long_double
 from tests.unit.resp.harness import Harness, RespFailure, harness
 
 LARGEST = "9223372036854775807"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shale.resp.arguments.glob import literal_prefix, matcher
 from shale.resp.cursors import Cursors
-from shale.resp.glob import literal_prefix, matcher
 from tests.examples import examples
 from tests.unit.resp.harness import RespFailure, Talker, harness
 

@@ -8,8 +8,8 @@ from typing import Any
 import anyio.lowlevel
 import pytest
 
-from shale.resp.lock_scripts import SCRIPTS_MAX, ScriptCache
-from shale.resp.lua_shape import SCRIPT_BYTES_MAX, shape_of
+from shale.resp.scripts.lock_scripts import SCRIPTS_MAX, ScriptCache
+from shale.resp.scripts.lua_shape import SCRIPT_BYTES_MAX, shape_of
 from tests.unit.resp.harness import RespFailure, Talker, harness
 
 RELEASE = """

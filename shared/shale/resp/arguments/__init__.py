@@ -1,0 +1,1 @@
+"""The meaning of arguments: numbers, times of expiry and patterns."""

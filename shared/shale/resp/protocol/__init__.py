@@ -1,0 +1,1 @@
+"""The protocol of Redis: parsing of commands and encoding of replies, without I/O."""

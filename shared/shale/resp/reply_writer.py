@@ -1,0 +1,104 @@
+"""Writes the replies of one connection, no faster than the client reads them."""
+
+import asyncio
+
+import anyio
+
+from shale.resp.backend import Backend
+from shale.resp.options import ANSWER_BYTES
+from shale.resp.session import RespSession
+
+
+class ReplyWriter:
+    """Writes replies to a transport, and counts those that the client has not read as memory of responses.
+
+    Args:
+        backend: the memory, the counters and the time limits of the server.
+        session: the session whose reserved memory ends with its replies.
+        transport: that of the connection; its write buffer pauses this writer.
+    """
+
+    def __init__(self, backend: Backend, session: RespSession, transport: asyncio.Transport) -> None:
+        self._backend = backend
+        self._session = session
+        self._transport = transport
+        self._responses = backend.memory.responses
+        self._may_write: asyncio.Future[None] | None = None
+        self._unread_bytes = 0
+        self.is_over = False
+        """Whether the connection has ended or is being closed."""
+
+    def pause(self) -> None:
+        """Write no more: the client does not read its replies."""
+        self._count_unread(self._transport.get_write_buffer_size())
+        self._may_write = asyncio.get_running_loop().create_future()
+
+    def resume(self) -> None:
+        """Write again."""
+        self._count_unread(0)
+        waiter, self._may_write = self._may_write, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def send(self, answers: list[bytes], size_bytes: int) -> bool:
+        """Write replies, and wait until the client reads them.
+
+        Args:
+            answers: the replies, in order.
+            size_bytes: their size together.
+
+        Returns:
+            Whether the connection continues.
+        """
+        if self.is_over:
+            return False
+        if size_bytes > ANSWER_BYTES:
+            return await self._send_large(answers, size_bytes)
+        # Also a short reply may come from large values, and an error stand for a reply that memory was kept for.
+        self._backend.memory.large_values.release()
+        self._session.reserved.reduce_to(0)
+        data = answers[0] if len(answers) == 1 else b"".join(answers)
+        self._backend.bytes_written += len(data)
+        self._transport.write(data)
+        return self._may_write is None or await self._is_read()
+
+    async def _send_large(self, answers: list[bytes], size_bytes: int) -> bool:
+        """Write large replies in pieces; wait for memory, and before each piece until the client has read the last."""
+        self._backend.bytes_written += size_bytes
+        with self._backend.memory.large_values.detach() as share:
+            with anyio.move_on_after(self._backend.options.request_timeout_s) as scope:
+                share.reduce_to(size_bytes)
+                if share.size_bytes < size_bytes:
+                    await share.take(size_bytes - share.size_bytes)
+            self._session.reserved.reduce_to(0)
+            if scope.cancelled_caught:
+                self._abort()
+                return False
+            for answer in answers:
+                rest = memoryview(answer)
+                while rest and not self.is_over:
+                    self._transport.write(rest[:ANSWER_BYTES])
+                    rest = rest[ANSWER_BYTES:]
+                    if self._may_write is not None and not await self._is_read():
+                        return False
+        return not self.is_over
+
+    async def _is_read(self) -> bool:
+        """Wait until the client has read most of its replies; drop a client that reads nothing of them."""
+        while self._may_write is not None and not self.is_over:
+            unread_bytes = self._transport.get_write_buffer_size()
+            with anyio.move_on_after(self._backend.options.send_timeout_s) as scope:
+                await asyncio.shield(self._may_write)
+            if scope.cancelled_caught and self._transport.get_write_buffer_size() >= unread_bytes:
+                self._abort()
+        return not self.is_over
+
+    def _count_unread(self, size_bytes: int) -> None:
+        responses = self._responses
+        responses.give_back(self._unread_bytes)
+        responses.note(size_bytes)
+        self._unread_bytes = size_bytes
+
+    def _abort(self) -> None:
+        self.is_over = True
+        self._transport.abort()

@@ -1,0 +1,1 @@
+"""Scripts of lock libraries, recognized by their shape."""
