@@ -198,7 +198,7 @@ class _RestoreRun:
         found = await self._target.manifests.try_read_latest()
         if found is None:
             await self._require_no_remains()
-            await write_visible_range(self._target.store, self._target.root, await self._visible_range())
+            await self._write_visible_range()
             try:
                 stored = await self._target.manifests.create_new(wanted)
             except ObjectVersionExists:
@@ -215,7 +215,7 @@ class _RestoreRun:
         replaces = base.id > 1
         if replaces:
             await self._drop_compactions(base.value.compactor_epoch)
-            await write_visible_range(self._target.store, self._target.root, await self._visible_range())
+            await self._write_visible_range()
         await self._copy_ssts()
         offset = await wal.fence(base.value) if replaces or not await wal.is_prefix() else 0
         await wal.write(offset)
@@ -231,10 +231,12 @@ class _RestoreRun:
         log.info(Event.BACKUP_RESTORED, backup_id=str(self._backup.id), path=self._target.root, manifest_id=done.id)
         return self._result(done, end)
 
-    async def _visible_range(self) -> KeyRange | None:
+    async def _write_visible_range(self) -> None:
+        keys: KeyRange | None = None
         for found in self._backup.of_kind(ObjectKind.VISIBLE_RANGE):
-            return decode_visible_range(await read_copy(self._source, found), path=self._source.key(found.key))
-        return None
+            keys = decode_visible_range(await read_copy(self._source, found), path=self._source.key(found.key))
+        target = self._target
+        await write_visible_range(target.store, target.root, keys, target.env.ids.uuid())
 
     async def _require_no_remains(self) -> None:
         """Check that the path has no objects of a lost database, which would be taken for those of the restored one."""

@@ -71,7 +71,8 @@ async def _attempt(catalog: DatabaseCatalog, request: CloneRequest) -> CloneResu
         sources = with_distinct_ids([each.source for each in resolved])
         first = await catalog.env.cpu.run(partial(_first_manifest, catalog, request, sources))
         await store_own_ssts(catalog, request.path, sources, [sst for each in resolved for sst in each.built], first)
-        await write_visible_range(catalog.store, request.path, _visible_range([each.keys for each in resolved]))
+        shown = _visible_range([each.keys for each in resolved])
+        await write_visible_range(catalog.store, request.path, shown, catalog.env.ids.uuid())
         clone = await manifests.create_new(first)
         left_out = sum(each.wal_files_left_out for each in resolved)
     elif latest.value.initialized:

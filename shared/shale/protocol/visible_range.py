@@ -1,23 +1,30 @@
-"""The keys that a projected clone shows, in an object beside its manifest: ``gc/visible_range``.
+"""The keys that a clone shows, in an object beside its manifest: ``gc/visible_range``.
 
 A manifest limits single SSTs, and SSTs that the clone makes itself have no limit, so the range of a clone cannot be
 told from its manifest once everything is compacted.  SlateDB ignores the object, and Shale opens a database of another
 process with it: writes outside of the range and reads wholly outside of it are refused.
 
+A clone that shows all keys has the object, too.  It is created or replaced on a condition and never removed, and each
+attempt writes its own id, so that equal ranges have different etags.  Thus a late duplicate of the put of an earlier
+attempt at the same path changes nothing.
+
 Source: docs/reference/protocol.md 11.
 """
 
 from functools import partial
+from uuid import UUID
 
 from shale.concurrency.gather import gather
 from shale.core.bytes_like import BytesLike
-from shale.errors import CorruptionError
+from shale.errors import AlreadyExists, CorruptionError, Precondition, UnavailableError
 from shale.format.names import visible_range_key
 from shale.protocol.markers import require_not_destroyed
-from shale.store.port import ObjectStore
+from shale.store.port import CREATE, OVERWRITE, GetResult, ObjectStore, PutMode, Update
+from shale.store.wrapper import CasMode, cas_of
 from shale.types import EVERYTHING, UNBOUNDED, Bound, KeyRange, excluded, included
 
 _FORMAT = 1
+_TRIES_MAX = 5
 
 
 async def require_usable(store: ObjectStore, root: str, given: KeyRange | None) -> KeyRange | None:
@@ -45,31 +52,65 @@ async def require_usable(store: ObjectStore, root: str, given: KeyRange | None) 
 
 
 async def read_visible_range(store: ObjectStore, root: str) -> KeyRange | None:
-    """Read the range; ``None`` if the database is no projected clone.
+    """Read the range; ``None`` if the database shows all keys.
 
     Raises:
         CorruptionError: it cannot be decoded.
     """
     key = visible_range_key(root)
     result = await store.get(key)
-    return None if result is None else decode_visible_range(result.data, path=key)
+    stored = EVERYTHING if result is None else decode_visible_range(result.data, path=key)
+    return None if stored == EVERYTHING else stored
 
 
-async def write_visible_range(store: ObjectStore, root: str, keys: KeyRange | None) -> None:
-    """Store the range of a clone that has no manifest yet; ``None`` removes that of an earlier attempt."""
-    key = visible_range_key(root)
-    if keys is None:
-        if await store.head(key) is not None:
-            await store.delete(key)
-    else:
-        await store.put(key, encode_visible_range(keys))
+async def write_visible_range(store: ObjectStore, root: str, keys: KeyRange | None, attempt: UUID) -> None:
+    """Store the range of a clone that has no manifest yet, instead of that of an earlier attempt.
+
+    Args:
+        store: where the clone is.
+        root: the path of the clone.
+        keys: the range; ``None``: all keys.
+        attempt: a new id.
+
+    Raises:
+        UnavailableError: other processes store other ranges at the same time.
+    """
+    key, wanted = visible_range_key(root), EVERYTHING if keys is None else keys
+    for _ in range(_TRIES_MAX):
+        found = await store.get(key)
+        if found is not None and _stored_or_none(found, key) == wanted:
+            return
+        try:
+            await store.put(key, encode_visible_range(wanted, attempt), mode=_put_mode(store, found))
+        except (AlreadyExists, Precondition):
+            continue
+        return
+    raise UnavailableError(f"{key} is changed by other processes: create one clone at a time at {root or '/'}")
 
 
-def encode_visible_range(keys: KeyRange) -> bytes:
-    """Return the stored form of a range: one JSON object, keys in hex."""
+def _stored_or_none(found: GetResult, key: str) -> KeyRange | None:
+    """Return the range; ``None`` if it cannot be decoded, so it is replaced."""
+    try:
+        return decode_visible_range(found.data, path=key)
+    except CorruptionError:
+        return None
+
+
+def _put_mode(store: ObjectStore, found: GetResult | None) -> PutMode:
+    """Return how to replace what was found: on a condition where the store has conditions of its own."""
+    if cas_of(store) is not CasMode.NATIVE:
+        return OVERWRITE
+    if found is None:
+        return CREATE
+    return OVERWRITE if found.meta.etag is None else Update(found.meta.etag)
+
+
+def encode_visible_range(keys: KeyRange, attempt: UUID | None = None) -> bytes:
+    """Return the stored form of a range: one JSON object, keys in hex; earlier releases wrote no ``attempt``."""
     import json
 
-    return json.dumps({"format": _FORMAT, "start": _fields(keys.start), "end": _fields(keys.end)}).encode()
+    fields = {"format": _FORMAT, "start": _fields(keys.start), "end": _fields(keys.end)}
+    return json.dumps(fields if attempt is None else {**fields, "attempt": str(attempt)}).encode()
 
 
 def _fields(bound: Bound) -> dict[str, object] | None:
