@@ -20,8 +20,8 @@ from shale.errors import AlreadyExists, CorruptionError, Precondition, Unavailab
 from shale.format.names import visible_range_key
 from shale.protocol.markers import require_not_destroyed
 from shale.store.port import CREATE, OVERWRITE, GetResult, ObjectStore, PutMode, Update
-from shale.store.wrapper import CasMode, cas_of
-from shale.types import EVERYTHING, UNBOUNDED, Bound, KeyRange, excluded, included
+from shale.store.wrapper import cas_of
+from shale.types import EVERYTHING, UNBOUNDED, Bound, CasMode, KeyRange, excluded, included
 
 _FORMAT = 1
 _TRIES_MAX = 5
