@@ -17,7 +17,7 @@ from tests.simulation.compactor.lsm import ROOT
 from tests.simulation.compactor.test_slow_store import LongJob, coordinator, create, versions_of
 
 SST_S = 0.05
-JOB_S = 40.0
+JOB_S = 15.0
 
 
 class QuickSsts(LongJob):
