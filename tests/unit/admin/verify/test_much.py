@@ -21,7 +21,7 @@ from shale.store.port import ObjectMeta
 from shale.types import Ulid, WalId
 from tests.unit.admin.verify.harness import OLD_MS, PATH, Harness
 
-OBJECTS = 40_000
+OBJECTS = 10_000
 PER_OBJECT_BYTES = 40
 T0_MS = 1_700_000_000_000
 
