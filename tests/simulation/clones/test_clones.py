@@ -482,7 +482,8 @@ def test_a_swarm_of_faults(seed: int) -> None:
         start(sim, filling_for_ever, "p", role="writer")
         start(sim, collecting, "p", role="gc")
         tries = [start(sim, patient_cloner, request(path, "p"), [30.0] * 20) for path in ("c", "c", "d")]
-        sim.run(hours=2)
+        sim.run(hours=2, until=lambda: not any(process.is_running for process in tries))
+        sim.run(minutes=20)  # killed ones begin again, and gc collects beside the clones
         sim.heal()
         sim.run(minutes=30)
         sim.kill_all()
