@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli.commands import running
 from tests.integration.cli.goldens import Golden
+from tests.integration.daemons.daemon_process import running
 
 OLD, NEW = f"2026-10 {'3c' * 32}\n", f"2026-11 {'8f' * 32}\n"
 
@@ -24,9 +24,12 @@ def test_the_keys_that_a_database_needs(golden: Golden, keys: Path, url: str) ->
     assert "start a compactor" in golden.refused("encryption", "rotate", "-u", url, code=2)
 
 
-def test_a_rotation_ends_with_4_while_a_checkpoint_keeps_old_ssts(golden: Golden, keys: Path, url: str) -> None:
+def test_a_rotation_ends_with_4_while_a_checkpoint_keeps_old_ssts(
+    golden: Golden, keys: Path, url: str, tmp_path: Path
+) -> None:
     keys.write_text(NEW + OLD)
-    with running(url, "--set", f"encryption.key_file={keys}"):
+    with running("shale_compactor", "--url", url, log=tmp_path / "compactor.log") as compactor:
+        compactor.wait_for("daemon.ready")
         golden.check(
             "encryption-rotate", "encryption", "rotate", "-q", "-u", url, code=4, volatile=("bytes", "checkpoints")
         )
