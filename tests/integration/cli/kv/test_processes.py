@@ -8,50 +8,78 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, NamedTuple
 
 import pytest
 
-from tests.integration.cli.commands import ENVIRONMENT, running, shale
+from tests.integration.cli.commands import ENVIRONMENT, shale
+from tests.integration.daemons.daemon_process import Daemon, running
+from tests.paths import REPOSITORY
+from tests.processes.forks import Fork
 
 ROWS = 150_000
 KILL_AFTER_ROWS = 9_000
 WAIT_S = 60
 
-PROGRAM = """
-import asyncio, sys, shale
-async def main():
-    async with shale.Db.open(sys.argv[1], writer_endpoint=sys.argv[2] or None) as db:
-        await (await db.put(b"own", b"1")).durable()
-        print("ready", flush=True)
-        await asyncio.to_thread(sys.stdin.read)
-        await (await db.put(b"own", b"2")).durable()
-asyncio.run(main())
-"""
+
+def _pipe() -> tuple[IO[bytes], IO[bytes]]:
+    reads, writes = os.pipe()
+    return os.fdopen(reads, "rb"), os.fdopen(writes, "wb")
+
+
+class EmbeddedWriter(NamedTuple):
+    """A program that holds a database open; it writes once more and ends when its stdin is closed."""
+
+    process: Fork
+    stdin: IO[bytes]
+    stderr: IO[bytes]
+
+    def end(self) -> tuple[int, bytes]:
+        """Let it end; return its exit code and what it wrote to stderr."""
+        self.stdin.close()
+        code = self.process.wait(WAIT_S)
+        self.stderr.seek(0)
+        return code, self.stderr.read()
 
 
 @contextmanager
-def embedded_writer(url: str, endpoint: str = "") -> Iterator["subprocess.Popen[bytes]"]:
-    """Run a program that holds the database open; it writes once more and ends when its stdin is closed."""
-    command = [sys.executable, "-c", PROGRAM, url, endpoint]
-    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, env=ENVIRONMENT, **streams) as child:
+def embedded_writer(url: str, endpoint: str = "") -> Iterator[EmbeddedWriter]:
+    """Run a program that holds the database open until the end of the block."""
+    module = f"{__package__}.embedded_writer"
+    (its_stdin, stdin), (stdout, its_stdout) = _pipe(), _pipe()
+    with stdin, stdout, tempfile.TemporaryFile() as stderr:
+        with its_stdin, its_stdout:
+            stdio = (its_stdin, its_stdout, stderr)
+            process = Fork(module, url, endpoint, env=ENVIRONMENT, folder=REPOSITORY, stdio=stdio)
         try:
-            assert child.stdout is not None
-            assert child.stdout.readline() == b"ready\n"
-            yield child
+            assert stdout.readline() == b"ready\n"
+            yield EmbeddedWriter(process, stdin, stderr)
         finally:
-            child.kill()
+            process.kill()
+            process.wait(WAIT_S)
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     return f"file://{tmp_path}/db"
+
+
+@contextmanager
+def writer_of(url: str, folder: Path, **environment: str) -> Iterator[Daemon]:
+    """Run the writer of a database; it must end as it was told to."""
+    with running("shale_writer", "--url", url, "--port", "0", log=folder / "writer.log", env=environment) as daemon:
+        daemon.wait_for("daemon.ready")
+        yield daemon
+        assert daemon.stop() == 0
+
+
+def address_of(daemon: Daemon, port: str = "port") -> str:
+    return f"http://127.0.0.1:{daemon.port(port)}"
 
 
 def refused(*arguments: str, **environment: str) -> str:
@@ -77,8 +105,8 @@ def test_a_writer_without_http_is_not_fenced(url: str, tmp_path: Path) -> None:
             assert line.startswith(f"shale: {url}: writer epoch 1 is running (on host {os.uname().nodename}, since 20")
             assert "; it serves no HTTP: write in its program, stop it, or replace" in line
             assert line.endswith("replace it with --take-over")
-        _, errors = child.communicate(timeout=60)
-        assert child.returncode == 0, errors
+        code, errors = child.end()
+        assert code == 0, errors
     assert shale("kv", "get", "own", "--raw", "-u", url).stdout == b"2"
     assert shale("kv", "put", "a", "1", "-u", url).returncode == 0, "a closed database is opened as ever"
     assert shale("kv", "put", "a", "2", "-u", url).returncode == 0
@@ -87,8 +115,8 @@ def test_a_writer_without_http_is_not_fenced(url: str, tmp_path: Path) -> None:
 def test_a_writer_is_replaced_on_request(url: str) -> None:
     with embedded_writer(url) as child:
         assert shale("kv", "put", "a", "1", "--take-over", "-u", url).returncode == 0
-        _, errors = child.communicate(timeout=60)
-        assert child.returncode == 1
+        code, errors = child.end()
+        assert code == 1
         assert b"FencedError" in errors
         assert b"a database has one writer: let other processes write through its HTTP API" in errors
     assert shale("kv", "get", "a", "--raw", "-u", url).stdout == b"1"
@@ -97,40 +125,36 @@ def test_a_writer_is_replaced_on_request(url: str) -> None:
 def test_a_dead_address_is_told(url: str) -> None:
     with embedded_writer(url, endpoint="http://127.0.0.1:1") as child:
         assert "it does not answer: http://127.0.0.1:1: ConnectError" in refused("put", "a", "1", "-u", url)
-        child.send_signal(signal.SIGKILL)
+        child.process.kill()
     assert "its sign of life expires at 20" in refused("put", "a", "1", "-u", url)
     assert shale("kv", "put", "a", "1", "--take-over", "-u", url).returncode == 0
 
 
 def test_an_address_that_belongs_to_another_database_gets_no_rows(url: str, tmp_path: Path) -> None:
-    with running(f"file://{tmp_path}/other") as (stack, processes):
-        address, admin = str(processes["writer"]["data"]), str(processes["writer"]["admin"])
+    with writer_of(f"file://{tmp_path}/other", tmp_path) as writer:
+        address, admin = address_of(writer), address_of(writer, "admin_port")
         with embedded_writer(url, endpoint=address):
             assert f"{address} is the writer of another database" in refused("put", "a", "1", "-u", url)
         with embedded_writer(f"{url}2", endpoint=admin):
             assert f"{admin} is another process" in refused("put", "a", "1", "-u", f"{url}2")
         assert json.loads(shale("kv", "scan", "--count", "-u", f"file://{tmp_path}/other").stdout)["rows"] == 0
-        stack.send_signal(signal.SIGTERM)
-        stack.wait(60)
 
 
 def test_a_copy_of_a_database_in_use_is_not_written_to_the_original(url: str, tmp_path: Path) -> None:
-    with running(url) as (stack, _):
+    with writer_of(url, tmp_path):
         assert shale("kv", "put", "a", "1", "-u", url).returncode == 0
         shutil.copytree(tmp_path / "db", tmp_path / "copy")
         line = refused("put", "a", "2", "-u", f"file://{tmp_path}/copy")
         assert f"is the writer of another database, {url}; " in line
         assert shale("kv", "put", "a", "2", "--take-over", "-u", f"file://{tmp_path}/copy").returncode == 0
-        stack.send_signal(signal.SIGTERM)
-        assert stack.wait(WAIT_S) == 0
     assert shale("kv", "get", "a", "--raw", "-u", url).stdout == b"1"
 
 
 def test_an_endpoint_can_be_named(url: str, tmp_path: Path) -> None:
     secret = tmp_path / "token"
     secret.write_text("hunter2\n")
-    with running(url, SHALE_WRITER__HTTP__BEARER_TOKEN="hunter2") as (stack, processes):
-        address = str(processes["writer"]["data"])
+    with writer_of(url, tmp_path, SHALE_WRITER__HTTP__BEARER_TOKEN="hunter2") as writer:
+        address = address_of(writer)
         without = shale("kv", "put", "a", "1", "-u", url)
         assert without.returncode == 77
         assert b"--token-file (SHALE_TOKEN_FILE)" in without.stderr
@@ -140,8 +164,6 @@ def test_an_endpoint_can_be_named(url: str, tmp_path: Path) -> None:
         assert shale("kv", "put", "b", "1", "--token-file", str(secret), "-u", url).returncode == 0
         both = shale("kv", "put", "a", "1", "--take-over", "-u", url, **named)
         assert (both.returncode, both.stderr.count(b"\n")) == (2, 1)
-        stack.send_signal(signal.SIGTERM)
-        assert stack.wait(60) == 0
 
 
 @pytest.fixture
@@ -161,15 +183,18 @@ def import_command(file: Path, url: str) -> list[str]:
 
 def kill_midway(file: Path, url: str) -> int:
     """Kill an import after some rows; return how many it has noted."""
-    command = [sys.executable, "-m", "shale_cli", *import_command(file, url)]
-    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child:
+    with tempfile.TemporaryFile() as errors, Path(os.devnull).open("r+b") as null:
+        stdio = (null, null, errors)
+        child = Fork("shale_cli", *import_command(file, url), env=ENVIRONMENT, folder=file.parent, stdio=stdio)
         deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline and child.poll() is None:
             if journal_of(file).exists() and json.loads(journal_of(file).read_bytes())["rows"] >= KILL_AFTER_ROWS:
                 break
             time.sleep(0.005)
-        child.send_signal(signal.SIGKILL)
-        assert child.wait(WAIT_S) == -signal.SIGKILL, child.stderr and child.stderr.read()
+        child.kill()
+        code = child.wait(WAIT_S)
+        errors.seek(0)
+        assert code == -signal.SIGKILL, errors.read()
     noted: int = json.loads(journal_of(file).read_bytes())["rows"]
     return noted
 
@@ -197,14 +222,11 @@ def test_a_killed_import_goes_on(file: Path, tmp_path: Path) -> None:
 
 def test_it_goes_on_through_a_running_writer(file: Path, tmp_path: Path) -> None:
     url = f"file://{tmp_path}/db"
-    with running(url) as (stack, processes):
+    with writer_of(url, tmp_path) as writer:
         noted = kill_midway(file, url)
-        endpoint = str(processes["writer"]["data"])
-        report = json.loads(shale(*import_command(file, url), "--resume", "--endpoint", endpoint).stdout)
+        report = json.loads(shale(*import_command(file, url), "--resume", "--endpoint", address_of(writer)).stdout)
         assert report["skipped"] == noted
         assert report["rows"] + report["skipped"] + report["found"] == ROWS
-        stack.send_signal(signal.SIGTERM)
-        assert stack.wait(WAIT_S) == 0
     assert count_of(url) == ROWS
 
 
