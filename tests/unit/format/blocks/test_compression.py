@@ -5,6 +5,7 @@ import struct
 import sys
 import tracemalloc
 import zlib
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -61,23 +62,30 @@ FREE = 64 << 20
 """Instead of a gigabyte, which would take its time."""
 
 
-def bombs() -> list[object]:
-    size = 2 * FREE
-    unpacked = bytes(size)
-    streamed = zstd.compress(unpacked, options={zstd.CompressionParameter.content_size_flag: 0})
-    return [
-        pytest.param(Compression.ZLIB, zlib.compress(unpacked, 9), id="zlib"),
-        pytest.param(Compression.ZSTD, zstd.compress(unpacked), id="zstd"),
-        pytest.param(Compression.ZSTD, streamed, id="zstd without size"),
-        pytest.param(Compression.LZ4, b"\xff\xff\xff\xff\x10a", id="lz4 that claims 4 GiB"),
-        pytest.param(Compression.SNAPPY, b"\xff\xff\xff\xff\x0f\x00a", id="snappy that claims 4 GiB"),
-    ]
+def unpacked() -> bytes:
+    return bytes(2 * FREE)
 
 
-@pytest.mark.parametrize(("codec", "stored"), bombs())
+def zstd_without_size() -> bytes:
+    return zstd.compress(unpacked(), options={zstd.CompressionParameter.content_size_flag: 0})
+
+
+BOMBS: list[tuple[Compression, Callable[[], bytes]]] = [
+    (Compression.ZLIB, lambda: zlib.compress(unpacked(), 9)),
+    (Compression.ZSTD, lambda: zstd.compress(unpacked())),
+    (Compression.ZSTD, zstd_without_size),
+    (Compression.LZ4, lambda: b"\xff\xff\xff\xff\x10a"),
+    (Compression.SNAPPY, lambda: b"\xff\xff\xff\xff\x0f\x00a"),
+]
+
+
+@pytest.mark.parametrize(
+    ("codec", "bomb"), BOMBS, ids=["zlib", "zstd", "zstd without size", "lz4 claims 4 GiB", "snappy claims 4 GiB"]
+)
 def test_bombs_are_refused_before_they_take_memory(
-    codec: Compression, stored: bytes, monkeypatch: pytest.MonkeyPatch
+    codec: Compression, bomb: Callable[[], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    stored = bomb()
     monkeypatch.setattr(compression, "IMAGE_SIZE_FREE", FREE)
     tracemalloc.start()
     try:
