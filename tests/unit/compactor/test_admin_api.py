@@ -2,7 +2,6 @@
 
 from contextlib import asynccontextmanager
 
-import jsonschema
 import pytest
 from pydantic import SecretStr
 
@@ -18,6 +17,7 @@ from shale.service.admin_calls import BODY_MAX_BYTES
 from shale.service.health import Health
 from shale.telemetry.metrics import Metrics
 from shale_compactor.admin_api import PATH, CompactionsApi
+from tests.json_schemas import jsonschema
 from tests.unit.compactor.harness import Harness
 from tests.unit.compactor.values import S, entry, manifest, spec, statuses, tree, ulid
 from tests.unit.service.admin_client import admin_client, problem

@@ -6,10 +6,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from importlib_resources import as_file, files
 from referencing import Registry, Resource
+
+from tests.json_schemas import jsonschema
 
 from .chart import KINDS, MIXIN, VALUES, Manifest, manifests
 

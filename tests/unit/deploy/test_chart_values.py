@@ -5,7 +5,6 @@ from pathlib import Path
 from runpy import run_path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
@@ -13,6 +12,7 @@ from shale.service.config.config_sources import ROLES
 from shale.service.config.settings import load_settings
 from shale.service.config.settings_error import SettingsError
 from shale_cli.framework.daemons import settings_class
+from tests.json_schemas import jsonschema
 from tests.paths import REPOSITORY
 
 from .chart import CHART, MINIMAL, MIXIN, VALUES, helm, refusal
