@@ -27,6 +27,7 @@ from shale.resp.errors import (
 from shale.resp.protocol.encoder import QUEUED, RESP2, RespEncoding, error
 from shale.service.access import Quota, Quotas, Role
 from shale.service.audit import NO_ROLE
+from shale.sst.budget import LARGE_VALUE_BYTES
 from shale.types import Row
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 ATTEMPTS_MAX = 100
 """Limit of attempts of a conditional write that conflicts with other writes."""
+
+_COPIES_OF_VALUE = 2
+"""The value, and the reply."""
 
 DEFAULT_USER = b"default"
 """The user of clients that authenticate with a password alone, and of those that need none."""
@@ -249,9 +253,30 @@ class RespSession:
         raise RespError(f"TRYAGAIN {ATTEMPTS_MAX} attempts conflicted with other writes; nothing was written")
 
     async def reserve(self, size_bytes: int) -> None:
-        """Wait for the memory of a large reply; it is kept until that is written."""
-        if not self.reserved.size_bytes:
+        """Wait for the memory of a large reply; it is kept until that is written.
+
+        Nothing else is kept during the wait: two clients that each keep a part might wait for each other.  So the
+        caller has dropped what it read.
+        """
+        if not self.has_reserved(size_bytes):
+            self.reserved.reduce_to(0)
+            self.backend.memory.large_values.release()
             await self.reserved.take(size_bytes)
+
+    def has_reserved(self, size_bytes: int) -> bool:
+        """Return whether there is memory for a reply; within EXEC, which measures all replies, that is one for all."""
+        kept_bytes = self.reserved.size_bytes
+        return kept_bytes >= size_bytes or (self.snapshot is not None and kept_bytes > 0)
+
+    async def row_for_reply(self, reads: Reads, key: bytes) -> Row | None:
+        """Return the row of a key, with memory for the reply that has its value; see ``live_row``."""
+        while True:
+            row = await self.live_row(reads, key)
+            size_bytes = 0 if row is None else _COPIES_OF_VALUE * len(row.value)
+            if size_bytes <= _COPIES_OF_VALUE * LARGE_VALUE_BYTES or self.has_reserved(size_bytes):
+                return row
+            row = None
+            await self.reserve(size_bytes)
 
     async def live_row(self, reads: Reads, key: bytes) -> Row | None:
         """Return the row of a key, unless it has expired."""

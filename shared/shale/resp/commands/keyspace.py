@@ -8,6 +8,7 @@ import anyio.lowlevel
 from shale.engine.read.reads import Reads
 from shale.engine.txn.transaction import Transaction
 from shale.engine.write.batch import WriteBatch
+from shale.errors import ResponseTooLarge
 from shale.resp.arguments.glob import literal_prefix, matcher
 from shale.resp.audit import audited
 from shale.resp.command import Command
@@ -15,6 +16,7 @@ from shale.resp.commands.scan import checked_pattern
 from shale.resp.errors import SYNTAX, RespError
 from shale.resp.protocol.encoder import OK, array, bulk, integer
 from shale.resp.session import RespSession
+from shale.sst.budget import LARGE_VALUE_BYTES
 
 _RANDOM_STEPS = 16
 """RANDOMKEY reads less than so many single rows, the first and the last, and the last ones below."""
@@ -23,6 +25,8 @@ _NEAR_ROWS = 32
 _DELETE_ROWS = 4096
 _DELETE_BYTES = 4 << 20
 _RANDOM_BYTES = 8
+_COPIES_OF_REPLY = 2
+"""The keys, and the reply of all."""
 
 
 async def _dbsize(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG001 - the signature of a handler
@@ -36,19 +40,36 @@ async def _dbsize(session: RespSession, args: list[bytes]) -> bytes:  # noqa: AR
 
 async def _keys(session: RespSession, args: list[bytes]) -> bytes:
     pattern = checked_pattern(args[1])
-    most = session.backend.options.max_command_bytes
+    most = min(session.backend.options.max_command_bytes, session.backend.memory.scans.capacity_bytes)
+    try:
+        return array(await _matching_keys(session, pattern, min(LARGE_VALUE_BYTES, most)))
+    except ResponseTooLarge:
+        pass
+    await session.reserve(_COPIES_OF_REPLY * most)
+    try:
+        return array(await _matching_keys(session, pattern, most))
+    except ResponseTooLarge as error:
+        raise RespError(f"ERR the keys together are larger than {most} bytes; use SCAN") from error
+
+
+async def _matching_keys(session: RespSession, pattern: bytes, most: int) -> list[bytes]:
+    """Return the encoded keys that match a pattern.
+
+    Raises:
+        ResponseTooLarge: they have more than ``most`` bytes.
+    """
     scan = session.reads.scan(prefix=literal_prefix(pattern), hide_expired=True, cache_blocks=False)
     is_match = matcher(pattern)
     found: list[bytes] = []
     size = 0
-    while rows := await scan.next_batch(_DELETE_ROWS, bytes_max=_DELETE_BYTES):
+    while rows := await scan.next_batch(_DELETE_ROWS, bytes_max=LARGE_VALUE_BYTES):
         matching = [bulk(row.key) for row in rows if is_match(row.key)]
         size += sum(map(len, matching))
         if size > most:
-            raise RespError(f"ERR the keys together are larger than {most} bytes; use SCAN")
+            raise ResponseTooLarge("the keys are too large")
         found += matching
         await anyio.lowlevel.checkpoint()
-    return array(found)
+    return found
 
 
 async def _randomkey(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG001

@@ -160,7 +160,7 @@ async def _take_by_prefix(call: LockCall) -> bytes:
 
 
 async def _describe(call: LockCall) -> bytes:
-    row = await call.row(call.keys[0])
+    row = await call.session.row_for_reply(call.reads, call.keys[0])
     if row is None:
         return array([call.session.encoding.null, integer(-2)])
     return array([bulk(row.value), _left_ms(call, row)])

@@ -11,6 +11,7 @@ from shale.resp.command import Command
 from shale.resp.errors import SYNTAX, RespError, unknown_subcommand
 from shale.resp.protocol.encoder import array, bulk
 from shale.resp.session import RespSession
+from shale.sst.budget import LARGE_VALUE_BYTES
 
 COUNT_DEFAULT = 10
 LIMIT_DEFAULT = 1000
@@ -21,6 +22,10 @@ PATTERN_BYTES_MAX = 4096
 """Compiling a pattern blocks the server: 20 ms at this limit, minutes for the longest argument."""
 
 _BATCH_ROWS = 256
+_COPIES_OF_REPLY = 3
+"""The rows, their encodings, and the reply of all."""
+_RUNS_MAX = 8
+"""Rows may grow between two runs, so that the memory for the first is too small for the second."""
 _BAD_CURSOR = "ERR invalid cursor"
 _UNKNOWN_CURSOR = "ERR unknown cursor: it has expired, or another server process issued it; start again with 0"
 
@@ -84,12 +89,16 @@ async def _keys_after(
     )
     is_match = None if pattern == b"*" else matcher(pattern)
     found: list[bytes] = []
-    seen, last = 0, None
-    while rows := await scan.next_batch(_BATCH_ROWS, bytes_max=ANSWER_BYTES):
+    seen, size, last = 0, 0, None
+    while rows := await scan.next_batch(_BATCH_ROWS, bytes_max=LARGE_VALUE_BYTES):
         keys = [row.key for row in rows]
         seen, last = seen + len(keys), keys[-1]
         await anyio.lowlevel.checkpoint()  # rows in memory need no wait, so yield to other connections
-        found += keys if is_match is None else filter(is_match, keys)
+        matching = keys if is_match is None else list(filter(is_match, keys))
+        found += matching
+        size += sum(map(len, matching))
+        if size > LARGE_VALUE_BYTES:  # fewer keys than COUNT, as the memory of the reply is not counted
+            return found, last
     return found, last if seen == count else None
 
 
@@ -117,6 +126,28 @@ class _Range:
 
 async def _shale_scan(session: RespSession, args: list[bytes]) -> bytes:
     wanted = _range(args[1:], session.backend.options.max_batch_rows)
+    room_bytes = LARGE_VALUE_BYTES
+    for _ in range(_RUNS_MAX):
+        parts, size, token = await _read_range(session, wanted, room_bytes)
+        if size <= room_bytes:
+            return array([session.encoding.null if token is None else bulk(token), array(parts)])
+        parts.clear()
+        await session.reserve(_COPIES_OF_REPLY * size)
+        room_bytes = size
+    raise RespError("TRYAGAIN the rows of the range grew with each attempt")
+
+
+async def _read_range(session: RespSession, wanted: "_Range", room_bytes: int) -> tuple[list[bytes], int, bytes | None]:
+    """Read the rows of one reply.
+
+    Args:
+        session: the session of the client.
+        wanted: the range.
+        room_bytes: the memory for the rows; of more, only the size is measured.
+
+    Returns:
+        The encoded keys and values, their size, and the token with which the range continues.
+    """
     scan = session.reads.scan(
         prefix=wanted.prefix,
         start=wanted.start,
@@ -126,17 +157,19 @@ async def _shale_scan(session: RespSession, args: list[bytes]) -> bytes:
         hide_expired=True,
     )
     parts: list[bytes] = []
-    size, last = 0, b""
-    while size <= ANSWER_BYTES and (rows := await scan.next_batch(_BATCH_ROWS, bytes_max=ANSWER_BYTES)):
+    size, count, last = 0, 0, b""
+    while size <= ANSWER_BYTES and (rows := await scan.next_batch(_BATCH_ROWS, bytes_max=LARGE_VALUE_BYTES)):
         for row in rows:
-            parts += (bulk(row.key), bulk(row.value))
             size += len(row.key) + len(row.value)
+            if size <= room_bytes:
+                parts += (bulk(row.key), bulk(row.value))
+            count += 1
             last = row.key
             if size > ANSWER_BYTES:
                 break
         await anyio.lowlevel.checkpoint()
-    is_over = size <= ANSWER_BYTES and len(parts) < 2 * wanted.limit
-    return array([session.encoding.null if is_over else bulk(binascii.hexlify(last)), array(parts)])
+    is_over = size <= ANSWER_BYTES and count < wanted.limit
+    return parts, size, None if is_over else binascii.hexlify(last)
 
 
 def _range(args: list[bytes], limit_max: int) -> _Range:

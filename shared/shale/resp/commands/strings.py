@@ -20,9 +20,7 @@ _COPIES_OF_REPLY = 3
 
 
 async def _get(session: RespSession, args: list[bytes]) -> bytes:
-    row = await session.live_row(session.reads, args[1])
-    if row is not None and len(row.value) > LARGE_VALUE_BYTES:
-        await session.reserve(len(row.value))
+    row = await session.row_for_reply(session.reads, args[1])
     return session.encoding.null if row is None else bulk(row.value)
 
 
@@ -50,7 +48,7 @@ async def _set_by_row(
 ) -> bytes:
     """Execute a SET that depends on the existing row."""
     key, value = pair
-    old = await session.live_row(reads, key)
+    old = await (session.row_for_reply if options.wants_old else session.live_row)(reads, key)
     is_set = not (options.only_absent if old is not None else options.only_present)
     if is_set and options.keeps_ttl:
         put_keeping_expiry(writes, key, value, old)
@@ -88,7 +86,7 @@ async def _getset(session: RespSession, args: list[bytes]) -> bytes:
 
 async def _getdel(session: RespSession, args: list[bytes]) -> bytes:
     async def take(reads: Reads, writes: Writes) -> bytes:
-        row = await session.live_row(reads, args[1])
+        row = await session.row_for_reply(reads, args[1])
         if row is None:
             return session.encoding.null
         writes.delete(args[1])
@@ -102,7 +100,7 @@ async def _getex(session: RespSession, args: list[bytes]) -> bytes:
     expiry, is_forever = getex_options(args[2:])
 
     async def read_and_renew(reads: Reads, writes: Writes) -> bytes:
-        row = await session.live_row(reads, args[1])
+        row = await session.row_for_reply(reads, args[1])
         if row is None:
             return session.encoding.null
         expire_at = None if expiry is None else expiry.at_ms(now_ms, "getex")
