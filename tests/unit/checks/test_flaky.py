@@ -49,7 +49,9 @@ def test_the_record_of_a_run(option: str, record: list[str] | None, tmp_path: Pa
         "pytest.main(['-p', 'no:cacheprovider', *sys.argv[1:]], plugins=[recorder])\n"
     )
     command = [sys.executable, "-c", program, option]
-    subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(REPOSITORY)}, capture_output=True, check=False)
+    # Installed plugins take more than a second to load and do not matter here.
+    env = {"PYTHONPATH": str(REPOSITORY), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, check=False)
     assert failed_tests.load(tmp_path / "failed.json") == record
 
 
