@@ -20,6 +20,7 @@ from shale.backup.document import (
     unseal,
 )
 from shale.backup.planner import Unfinished
+from shale.backup.prune_lock import acquire_lock, break_locks, find_lock, release_lock
 from shale.concurrency.gather import gather
 from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
@@ -170,13 +171,13 @@ class BackupStore:
     async def require_no_prune(self) -> None:
         """Check that no prune runs.
 
-        A backup writes its plan and then looks for the lock, a prune writes the lock and then reads the plans: at
+        A backup writes its plan and then looks for a lock, a prune writes its lock and then reads the plans: at
         least one of the two sees the other.
 
         Raises:
             InvalidDbState: one runs.
         """
-        if await self.store.head(names.lock_key(self.root)) is not None:
+        if await find_lock(self.store, self.root) is not None:
             raise InvalidDbState(
                 f"{self.store.url}: a prune runs below {self.root or '/'}: run this again when it has ended; "
                 "if it was killed, run the prune again with break_lock"
@@ -194,25 +195,19 @@ class BackupStore:
         for start in range(0, len(rest), LIST_PAGE):
             await self.store.delete_many(rest[start : start + LIST_PAGE])
 
-    async def lock(self, *, break_lock: bool) -> None:
-        """Lock the store for a prune.
+    async def lock(self, *, break_lock: bool) -> Ulid:
+        """Lock the store for a prune; return the id of the lock.
 
         Raises:
             InvalidDbState: another prune runs, or was killed.
         """
-        key = names.lock_key(self.root)
         if break_lock:
-            await self.store.delete(key)
-        try:
-            await self.store.put(key, seal({"started_ms": self._env.clock.now_ms()}), mode=CREATE)
-        except AlreadyExists:
-            raise InvalidDbState(
-                f"{key}: another prune runs; if it was killed, and only then, repeat this with break_lock"
-            ) from None
+            await break_locks(self.store, self.root)
+        return await acquire_lock(self.store, self.root, self._env)
 
-    async def unlock(self) -> None:
+    async def unlock(self, lock_id: Ulid) -> None:
         """Remove the lock of a prune."""
-        await self.store.delete(names.lock_key(self.root))
+        await release_lock(self.store, self.root, lock_id)
 
     async def _read_unfinished(self, plan_id: Ulid, keys: Sequence[str]) -> UnfinishedBackup | None:
         key = names.plan_key(self.root, plan_id)

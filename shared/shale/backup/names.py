@@ -2,7 +2,7 @@
 
 ``backups/<id>.json``: one document per complete backup.  ``in-progress/<id>/``: the plan of a backup that is being made
 (``plan.json``), and what it has copied (``copied-<ulid>.json``).  ``objects/<path of a database>/``: the copies, which
-backups share.  ``prune.lock``: a prune deletes objects.
+backups share.  ``prune-locks/<ulid>.json`` and ``prune.lock``: a prune deletes objects.
 
 SSTs keep their names: an id is never used twice.  Numbers of WAL files and manifests start again after a database was
 destroyed, so the names of these copies contain the checksum of their content.
@@ -51,8 +51,18 @@ def journal_key(root: str, backup_id: Ulid, part: Ulid) -> str:
     return f"{unfinished_folder(root, backup_id)}copied-{part}{DOCUMENT_SUFFIX}"
 
 
-def lock_key(root: str) -> str:
-    """Return the key of the lock of a prune."""
+def locks_prefix(root: str) -> str:
+    """Return the folder of the locks, with its slash."""
+    return below(root, "prune-locks/")
+
+
+def lock_key(root: str, lock_id: Ulid) -> str:
+    """Return the key of the lock of one prune."""
+    return f"{locks_prefix(root)}{lock_id}{DOCUMENT_SUFFIX}"
+
+
+def earlier_lock_key(root: str) -> str:
+    """Return the key of the one lock that earlier releases know."""
     return below(root, "prune.lock")
 
 

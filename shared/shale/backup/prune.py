@@ -43,7 +43,7 @@ async def prune(
         store: the backups.
         rules: which to remove.
         env: the clock.
-        break_lock: remove the lock of a prune that was killed.
+        break_lock: remove the locks of prunes that were killed.
         on_deleted: called with the objects deleted so far, and their total.
 
     Raises:
@@ -51,7 +51,7 @@ async def prune(
         UnavailableError: objects could not be deleted; the next prune tries again.
         CorruptionError: see ``plan``.
     """
-    await store.lock(break_lock=break_lock)
+    lock_id = await store.lock(break_lock=break_lock)
     try:
         planned = await plan(store, rules, env)
         for backup in planned.removed:
@@ -66,7 +66,7 @@ async def prune(
             if on_deleted is not None:
                 on_deleted(start + len(page), len(names))
     finally:
-        await store.unlock()
+        await store.unlock(lock_id)
     log.info(Event.BACKUP_PRUNED, backups=len(planned.removed), objects=len(names), bytes=planned.size)
     if errors:
         name, error = next(iter(errors.items()))

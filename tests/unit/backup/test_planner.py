@@ -5,7 +5,6 @@ from uuid import UUID
 
 import pytest
 
-from shale.backup.backup_store import BackupStore
 from shale.backup.document import Backup, BackupObject, ObjectKind, decode_backup, encode_backup
 from shale.backup.planner import (
     PruneRules,
@@ -19,10 +18,8 @@ from shale.backup.planner import (
     source_ssts,
 )
 from shale.crypto.key_names import key_name_of
-from shale.errors import CorruptionError, InvalidDbState, InvalidRequestError, SstMissing
-from shale.store.memory import MemoryStore
+from shale.errors import CorruptionError, InvalidRequestError, SstMissing
 from shale.types import Ulid
-from tests.unit.backup.databases import environment
 
 DAY_MS = 86_400_000
 
@@ -134,20 +131,6 @@ def test_both_rules_of_a_prune_must_allow_a_removal() -> None:
         PruneRules()
     with pytest.raises(InvalidRequestError):
         PruneRules(keep=-1)
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_lock_stops_backups_and_other_prunes(anyio_backend: str) -> None:
-    store = BackupStore(MemoryStore(), "b", environment())
-    await store.lock(break_lock=False)
-    with pytest.raises(InvalidDbState, match="a prune runs"):
-        await store.require_no_prune()
-    with pytest.raises(InvalidDbState, match="another prune runs"):
-        await store.lock(break_lock=False)
-    await store.lock(break_lock=True)
-    await store.unlock()
-    await store.require_no_prune()
 
 
 def test_the_name_of_a_key_is_read_from_the_first_bytes_of_an_object() -> None:
