@@ -10,8 +10,9 @@ from shale.admin.context import AdminContext
 from shale.admin.verify.database import VerifyOptions, VerifyTarget, verify_database
 from shale.backup import prune as pruning
 from shale.backup.backup_store import BackupStore, UnfinishedBackup
+from shale.backup.begin import BackupSource, CreateOptions
 from shale.backup.copying import CONCURRENCY, OnProgress
-from shale.backup.create import BackupSource, CreateOptions, create_backup
+from shale.backup.create import create_backup
 from shale.backup.document import Backup
 from shale.backup.planner import PrunePlan, PruneRules
 from shale.backup.restore import RestoreOptions, RestoreResult, RestoreTarget, read_manifest, restore_backup

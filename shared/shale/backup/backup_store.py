@@ -26,7 +26,7 @@ from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import AlreadyExists, CorruptionError, InvalidDbState, NotFoundError, ShaleError
 from shale.format.names import below
-from shale.store.port import CREATE, LIST_PAGE, GetResult, ObjectStore
+from shale.store.port import CREATE, LIST_PAGE, OVERWRITE, GetResult, ObjectStore, PutMode
 from shale.types import Ulid
 
 
@@ -41,7 +41,7 @@ class UnfinishedBackup:
         checkpoint_id: the checkpoint that keeps the state.
         owns_checkpoint: the backup created it, and deletes it at its end.
         manifest_id: the version of the manifest.
-        ssts: names of the copies of all its SSTs.
+        ssts: names of copies of its SSTs: those that it uses, and those that it makes.
         copied: the objects that it has copied, by name.
     """
 
@@ -162,11 +162,26 @@ class BackupStore:
         Raises:
             InvalidDbState: a prune runs, which may have read the plans before.
         """
+        await self._write_plan(plan, CREATE)
+
+    async def extend(self, plan: UnfinishedBackup) -> None:
+        """Write the plan of a backup that is resumed, which needs more copies than before.
+
+        Raises:
+            InvalidDbState: see ``start``.
+        """
+        await self._write_plan(plan, OVERWRITE)
+
+    async def _write_plan(self, plan: UnfinishedBackup, mode: PutMode) -> None:
         plain = ("started_ms", "source", "path", "owns_checkpoint", "manifest_id")
         body = {name: getattr(plan, name) for name in plain}
         body |= {"checkpoint_id": str(plan.checkpoint_id), "ssts": list(plan.ssts)}
-        await self.store.put(names.plan_key(self.root, plan.plan_id), seal(body), mode=CREATE)
+        await self.store.put(names.plan_key(self.root, plan.plan_id), seal(body), mode=mode)
         await self.require_no_prune()
+
+    async def has_plan(self, plan_id: Ulid) -> bool:
+        """Return whether a backup is in progress still."""
+        return await self.store.head(names.plan_key(self.root, plan_id)) is not None
 
     async def require_no_prune(self) -> None:
         """Check that no prune runs.

@@ -10,81 +10,30 @@ With ``keep_wal``, files before them are copied if no file is missing since the 
 every sequence number between two backups.
 """
 
+from dataclasses import replace
 from functools import partial
-from uuid import UUID
 
-from shale.backup.backup_store import BackupStore, UnfinishedBackup
-from shale.backup.copying import (
-    CONCURRENCY,
-    ObjectReader,
-    OnProgress,
-    Progress,
-    copy_object,
-    digest_bytes,
-    for_each,
-)
+from shale.backup.backup_store import BackupStore
+from shale.backup.begin import BackupSource, BegunBackup, CreateOptions, begin_backup, clean_up
+from shale.backup.copying import ObjectReader, OnProgress, Progress, copy_object, digest_bytes, for_each
 from shale.backup.document import Backup, BackupObject, ObjectKind
 from shale.backup.journal import Journal
 from shale.backup.names import hashed_copy
-from shale.backup.planner import (
-    SourceSst,
-    first_wal_file,
-    folders,
-    lost_copies,
-    owners,
-    plan_copies,
-    source_ssts,
-)
+from shale.backup.planner import KnownCopies, SourceSst, first_wal_file, lost_copies, plan_copies
 from shale.concurrency.gather import gather
 from shale.core.bytes_like import BytesLike
-from shale.core.lazy_dataclass import dataclass
-from shale.env import Env
 from shale.errors import CorruptionError, InvalidDbState, ManifestMissing, WalTruncated
 from shale.format.names import manifest_key, visible_range_key
-from shale.protocol.checkpoints import create_checkpoint, release_checkpoints, renew_checkpoint, resolve_checkpoint
-from shale.protocol.manifest_store import ManifestStore, StoredManifest
+from shale.protocol.manifest_store import StoredManifest
 from shale.protocol.markers import require_not_destroyed
 from shale.protocol.wal_completeness import require_wal_store
 from shale.protocol.wal_store import WalStore
-from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
-from shale.types import Checkpoint, Manifest
+from shale.types import Manifest
 
-CHECKPOINT_LIFETIME_MS = 24 * 3600 * 1000
-"""Lifetime of the checkpoint of a backup, within which an interrupted one can be continued; renewed at each start."""
-CHECKPOINT_NAME = "backup"
 _WAL_AT_ONCE = 4
 log = get_logger("backup")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackupSource:
-    """The database to copy.  ``wal``: the store of its WAL, if that is separate.  ``url``: what documents name it."""
-
-    store: ObjectStore
-    root: str
-    url: str
-    env: Env
-    manifests: ManifestStore
-    wal: ObjectStore | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateOptions:
-    """Options of a backup.
-
-    Args:
-        checkpoint: id or name of the state to copy; ``None``: the newest one.
-        concurrency: SSTs that are copied concurrently.
-        resume: continue an interrupted backup of this database, if there is one.
-        keep_wal: also copy the WAL files since the last backup, whose rows are in SSTs, too.
-    """
-
-    keep_wal: bool = False
-    checkpoint: UUID | str | None = None
-    concurrency: int = CONCURRENCY
-    resume: bool = True
 
 
 async def create_backup(
@@ -104,90 +53,8 @@ async def create_backup(
     if not stored.value.initialized:
         raise InvalidDbState(f"the database at {source.root or '/'} is half built: a clone or a restore has not ended")
     require_wal_store(stored.value, source.root, source.wal)
-    earlier = await target.backups()
-    plan = await _plan(source, target, options, stored, earlier)
-    run = _BackupRun(source, target, options, stored=stored, plan=plan, earlier=earlier, on_progress=on_progress)
-    return await run.run()
-
-
-async def _plan(
-    source: BackupSource,
-    target: BackupStore,
-    options: CreateOptions,
-    stored: StoredManifest,
-    earlier: tuple[Backup, ...],
-) -> UnfinishedBackup:
-    """Return the plan of the backup to continue, or of a new one, which is written."""
-    env = source.env
-    complete = {each.id for each in earlier}
-    inherited: dict[str, BackupObject] = {}
-    for found in reversed(await target.unfinished()):
-        if (found.path, found.source) != (source.root, source.url):
-            continue
-        if found.plan_id in complete:
-            await _clean_up(target, stored, found)
-            continue
-        checkpoint = stored.value.checkpoint(found.checkpoint_id)
-        is_alive = checkpoint is not None and not checkpoint.is_expired(env.clock.now_ms())
-        if is_alive and options.resume and _is_wanted(stored.value, found, options, env):
-            await target.require_no_prune()
-            if found.owns_checkpoint:
-                await renew_checkpoint(stored, env, found.checkpoint_id, lifetime_ms=CHECKPOINT_LIFETIME_MS)
-            log.info(Event.BACKUP_RESUMED, backup_id=str(found.plan_id), objects=len(found.copied))
-            return found
-        if not is_alive:
-            # Its state is gone, but what it has copied is good.
-            inherited |= {name: each for name, each in found.copied.items() if each.kind is ObjectKind.SST}
-            await target.finish(found.plan_id)
-    checkpoint = await _checkpoint(stored, options, env)
-    manifest = await _read_manifest(source.manifests, checkpoint.manifest_id)
-    ssts = source_ssts(places := owners(manifest, source.root), await _sizes(source, folders(places)))
-    plan = UnfinishedBackup(
-        plan_id=env.ids.ulid(),
-        started_ms=env.clock.now_ms(),
-        source=source.url,
-        path=source.root,
-        checkpoint_id=checkpoint.id,
-        owns_checkpoint=options.checkpoint is None,
-        manifest_id=checkpoint.manifest_id,
-        ssts=tuple(each.copy for each in ssts),
-        copied=inherited,
-    )
-    await target.start(plan)
-    if inherited:
-        await target.record(plan.plan_id, inherited.values())
-    return plan
-
-
-def _is_wanted(manifest: Manifest, found: UnfinishedBackup, options: CreateOptions, env: Env) -> bool:
-    """Return whether an interrupted backup has the state that the caller wants."""
-    if options.checkpoint is None:
-        return found.owns_checkpoint
-    return resolve_checkpoint(manifest, options.checkpoint, env.clock.now_ms()).id == found.checkpoint_id
-
-
-async def _checkpoint(stored: StoredManifest, options: CreateOptions, env: Env) -> Checkpoint:
-    if options.checkpoint is not None:
-        return resolve_checkpoint(stored.value, options.checkpoint, env.clock.now_ms())
-    return await create_checkpoint(stored, env, lifetime_ms=CHECKPOINT_LIFETIME_MS, name=CHECKPOINT_NAME)
-
-
-async def _read_manifest(manifests: ManifestStore, manifest_id: int) -> Manifest:
-    manifest = await manifests.read(manifest_id)
-    if manifest is None:
-        raise ManifestMissing(manifest_id)
-    return manifest
-
-
-async def _sizes(source: BackupSource, prefixes: tuple[str, ...]) -> dict[str, int]:
-    return {meta.key: meta.size for prefix in prefixes for meta in await source.store.list(prefix)}
-
-
-async def _clean_up(target: BackupStore, stored: StoredManifest, plan: UnfinishedBackup) -> None:
-    """Remove what a complete backup does not need any more."""
-    if plan.owns_checkpoint:
-        await release_checkpoints(stored, [plan.checkpoint_id])
-    await target.finish(plan.plan_id)
+    begun = await begin_backup(source, target, options, stored)
+    return await _BackupRun(source, target, options, stored=stored, begun=begun, on_progress=on_progress).run()
 
 
 class _BackupRun:
@@ -200,30 +67,27 @@ class _BackupRun:
         options: CreateOptions,
         *,
         stored: StoredManifest,
-        plan: UnfinishedBackup,
-        earlier: tuple[Backup, ...],
+        begun: BegunBackup,
         on_progress: OnProgress | None,
     ) -> None:
         self._source, self._target, self._options = source, target, options
-        self._stored, self._plan, self._earlier = stored, plan, earlier
+        self._stored, self._begun, self._plan = stored, begun, begun.plan
         self._on_progress = on_progress
-        self._journal = Journal(target, plan)
+        self._journal = Journal(target, begun.plan)
         self._wal = WalStore(source.wal or source.store, source.root, source.env)
         # A listing that follows the plan and the look for a lock cannot show what a prune deletes later.
         self._present: dict[str, int] = {}
-        self._known: dict[str, BackupObject] = {}
+        self._known = KnownCopies((), (), {})
 
     async def run(self) -> Backup:
         """Copy what is missing and complete the backup."""
-        manifest = await _read_manifest(self._source.manifests, self._plan.manifest_id)
+        manifest = self._begun.manifest
         self._present = await self._target.present()
-        complete = {found.key: found for each in self._earlier for found in each.objects}
-        self._known = {**complete, **self._plan.copied}
+        self._known = KnownCopies(self._begun.reusable, self._plan.copied.values(), self._present)
         small = [await self._copy_manifest(), *await self._copy_visible_range(), *await self._copy_wal(manifest)]
-        places = owners(manifest, self._source.root)
-        ssts = source_ssts(places, await _sizes(self._source, folders(places)))
-        objects = (*small, *await self._copy_ssts(ssts))
+        objects = (*small, *await self._copy_ssts())
         await self._require_all(objects)
+        complete = {found.key for each in self._begun.earlier for found in each.objects}
         added = [each for each in objects if each.key not in complete]
         backup = await self._target.create(
             Backup(
@@ -242,7 +106,7 @@ class _BackupRun:
             )
         )
         log.info(Event.BACKUP_CREATED, backup_id=str(backup.id), objects=len(objects), bytes=backup.copied_bytes)
-        await _clean_up(self._target, self._stored, self._plan)
+        await clean_up(self._target, self._stored, self._plan)
         return backup
 
     async def _copy_manifest(self) -> BackupObject:
@@ -266,7 +130,7 @@ class _BackupRun:
         sizes |= {int(each.id): each.size for each in await self._wal.list()}
         first = replay_after + 1
         if self._options.keep_wal:
-            first = first_wal_file(self._earlier, self._source.root, replay_after, sizes)
+            first = first_wal_file(self._begun.earlier, self._source.root, replay_after, sizes)
         last = first - 1
         while last + 1 in sizes:
             last += 1
@@ -297,24 +161,28 @@ class _BackupRun:
         return await self._put_hashed(ObjectKind.WAL, "wal", f"{number:020}", data)
 
     async def _put_hashed(self, kind: ObjectKind, folder: str, name: str, data: BytesLike) -> BackupObject:
-        """Store a small object under a name with its checksum, unless it is there."""
+        """Store a small object, unless there is a copy."""
         digest = digest_bytes(data)
         copy = BackupObject(
             kind=kind,
             name=name,
-            key=hashed_copy(self._source.root, folder, name, digest.sha256),
+            key=hashed_copy(self._source.root, folder, name, digest.sha256, self._plan.plan_id),
             size=digest.size,
             sha256=digest.sha256,
             encryption_key=digest.encryption_key,
         )
+        known = self._known.intact(copy.identity, copy.size)
+        if known is not None:
+            return known
+        copy = replace(copy, key=self._known.key_of_copy(copy.identity, copy.size, copy.key))
+        # An interruption may have left the object without a record; its name has the checksum.
         if self._present.get(copy.key) != copy.size:
             await self._target.store.put(self._target.key(copy.key), data)
-        if copy.key not in self._known:
-            await self._journal.add(copy)
+        await self._journal.add(copy)
         return copy
 
-    async def _copy_ssts(self, ssts: tuple[SourceSst, ...]) -> list[BackupObject]:
-        plan = plan_copies(ssts, self._known, self._present)
+    async def _copy_ssts(self) -> list[BackupObject]:
+        plan = plan_copies(self._begun.ssts, self._known)
         progress = Progress("copy", len(plan.copy), plan.size, self._on_progress)
         copied: list[BackupObject] = []
 

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
+from shale.backup.names import folder_of
 from shale.core.bytes_like import BytesLike
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import CorruptionError
@@ -39,6 +40,23 @@ class ObjectKind(StrEnum):
 _NUMBERED = (ObjectKind.WAL, ObjectKind.MANIFEST)
 
 
+@dataclass(frozen=True, slots=True)
+class CopyIdentity:
+    """What a copy is, whatever its name: two copies with one identity and size have the same content.
+
+    Args:
+        kind: what it is.
+        folder: tells the database that owns the original.
+        name: see ``BackupObject``.
+        sha256: empty for an SST, whose id is never used twice.
+    """
+
+    kind: ObjectKind
+    folder: str
+    name: str
+    sha256: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupObject:
     """A copied object.
@@ -58,6 +76,12 @@ class BackupObject:
     size: int
     sha256: str
     encryption_key: str | None = None
+
+    @property
+    def identity(self) -> CopyIdentity:
+        """What it is."""
+        sha256 = "" if self.kind is ObjectKind.SST else self.sha256
+        return CopyIdentity(self.kind, folder_of(self.key), self.name, sha256)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

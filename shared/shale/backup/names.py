@@ -4,8 +4,12 @@
 (``plan.json``), and what it has copied (``copied-<ulid>.json``).  ``objects/<path of a database>/``: the copies, which
 backups share.  ``prune-locks/<ulid>.json`` and ``prune.lock``: a prune deletes objects.
 
-SSTs keep their names: an id is never used twice.  Numbers of WAL files and manifests start again after a database was
-destroyed, so the names of these copies contain the checksum of their content.
+The name of a copy ends in the id of the backup that made it.  So no name is written again after a prune has deleted it,
+and a late duplicate of that delete removes nothing.  Documents name the copies by their keys; no code parses more of a
+key than its folder.  Earlier releases wrote the names without the id.
+
+An id of an SST is never used twice.  Numbers of WAL files and manifests start again after a database was destroyed, so
+the names of these copies also contain the checksum of their content.
 """
 
 from shale.format.names import SST_SUFFIX, below, compacted_prefix
@@ -71,14 +75,25 @@ def objects_prefix(root: str) -> str:
     return below(root, "objects/")
 
 
-def sst_copy(path: str, sst_id: Ulid) -> str:
-    """Return the name of the copy of an SST, relative to the root; ``path``: the database that owns it."""
-    return f"{compacted_prefix(database_folder(path))}{sst_id}{SST_SUFFIX}"
+def sst_copy(path: str, sst_id: Ulid, backup_id: Ulid) -> str:
+    """Return the name of a new copy of an SST, relative to the root.
+
+    Args:
+        path: the database that owns it.
+        sst_id: its id.
+        backup_id: the backup that makes the copy.
+    """
+    return f"{compacted_prefix(database_folder(path))}{sst_id}-{backup_id}{SST_SUFFIX}"
 
 
-def hashed_copy(path: str, folder: str, name: str, sha256: str) -> str:
-    """Return the name of a copy whose original name can be used again; relative to the root."""
-    return f"{database_folder(path)}/{folder}/{name}-{sha256[:_DIGEST_CHARACTERS]}"
+def hashed_copy(path: str, folder: str, name: str, sha256: str, backup_id: Ulid) -> str:
+    """Return the name of a new copy whose original name can be used again; relative to the root."""
+    return f"{database_folder(path)}/{folder}/{name}-{sha256[:_DIGEST_CHARACTERS]}-{backup_id}"
+
+
+def folder_of(copy: str) -> str:
+    """Return the folder of a copy, which tells its database and kind, without a slash at the end."""
+    return copy.rpartition("/")[0]
 
 
 def database_folder(path: str) -> str:

@@ -2,9 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from shale.backup.document import Backup, BackupObject
-from shale.backup.names import database_folder, sst_copy
+from shale.backup.document import Backup, BackupObject, CopyIdentity, ObjectKind
+from shale.backup.names import database_folder, folder_of, sst_copy
 from shale.core.lazy_dataclass import dataclass
 from shale.engine.wal.file import EMPTY_FILE_BYTES_MAX
 from shale.errors import InvalidRequestError, SstMissing
@@ -14,12 +15,17 @@ from shale.types import Manifest, Ulid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSst:
-    """An SST of the database: its id, its key in the store, its size, and the name of its copy."""
+    """An SST of the database: its id, its key in the store, its size, and the name of a new copy."""
 
     id: Ulid
     key: str
     size: int
     copy: str
+
+    @property
+    def identity(self) -> CopyIdentity:
+        """What a copy of it is."""
+        return CopyIdentity(ObjectKind.SST, folder_of(self.copy), str(self.id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +47,13 @@ def owners(manifest: Manifest, path: str) -> dict[Ulid, str]:
     return {sst_id: borrowed.get(sst_id, path) for sst_id in sorted(manifest.ssts())}
 
 
-def source_ssts(places: Mapping[Ulid, str], sizes: Mapping[str, int]) -> tuple[SourceSst, ...]:
+def source_ssts(places: Mapping[Ulid, str], sizes: Mapping[str, int], backup_id: Ulid) -> tuple[SourceSst, ...]:
     """Return the SSTs with their sizes.
 
     Args:
         places: see ``owners``.
         sizes: bytes of the listed objects by key.
+        backup_id: the backup that copies them.
 
     Raises:
         SstMissing: an object was not listed.
@@ -56,7 +63,7 @@ def source_ssts(places: Mapping[Ulid, str], sizes: Mapping[str, int]) -> tuple[S
         key = sst_key(path, sst_id)
         if key not in sizes:
             raise SstMissing(str(sst_id), key)
-        found.append(SourceSst(id=sst_id, key=key, size=sizes[key], copy=sst_copy(path, sst_id)))
+        found.append(SourceSst(id=sst_id, key=key, size=sizes[key], copy=sst_copy(path, sst_id, backup_id)))
     return tuple(found)
 
 
@@ -65,25 +72,69 @@ def folders(places: Mapping[Ulid, str]) -> tuple[str, ...]:
     return tuple(sorted({compacted_prefix(path) for path in places.values()}))
 
 
-def plan_copies(ssts: Iterable[SourceSst], known: Mapping[str, BackupObject], present: Mapping[str, int]) -> CopyPlan:
-    """Decide which SSTs are copied.
+class KnownCopies:
+    """Copies that are in the backup store, or should be, by what they are.
+
+    Args:
+        complete: objects of complete backups.
+        journaled: objects that this backup has copied.
+        present: sizes of the objects in the backup store by name.
+    """
+
+    def __init__(
+        self, complete: Iterable[BackupObject], journaled: Iterable[BackupObject], present: Mapping[str, int]
+    ) -> None:
+        self._intact: dict[CopyIdentity, BackupObject] = {}
+        self._damaged: dict[CopyIdentity, BackupObject] = {}
+        for each in complete:
+            found = self._intact if present.get(each.key) == each.size else self._damaged
+            found[each.identity] = each
+        self._intact |= {each.identity: each for each in journaled if present.get(each.key) == each.size}
+
+    def intact(self, identity: CopyIdentity, size: int) -> BackupObject | None:
+        """Return a copy that can be used again."""
+        found = self._intact.get(identity)
+        return None if found is None or found.size != size else found
+
+    def key_of_copy(self, identity: CopyIdentity, size: int, new: str) -> str:
+        """Return where to put a copy, if none is intact.
+
+        Args:
+            identity, size: what is copied.
+            new: a new name.
+
+        Returns:
+            The new name, or that of a missing or damaged copy of a complete backup, which is repaired.  No prune has
+            deleted this one, because a prune removes the documents first.
+        """
+        found = self._damaged.get(identity)
+        return new if found is None or found.size != size else found.key
+
+
+def names_to_keep(ssts: Iterable[SourceSst], known: Iterable[BackupObject]) -> tuple[str, ...]:
+    """Return the names that a prune must keep for a backup: new copies of the SSTs, and all known copies of them."""
+    wanted = {each.identity: each.copy for each in ssts}
+    return tuple(sorted({*wanted.values(), *(each.key for each in known if each.identity in wanted)}))
+
+
+def plan_copies(ssts: Iterable[SourceSst], known: KnownCopies) -> CopyPlan:
+    """Decide which SSTs are copied, and where.
 
     A copy is used again if its checksum is known, and the object is there with the size of the source: an object
     without checksum is left by an interrupted backup, and one of another size is damaged.
 
     Args:
         ssts: all SSTs of the backup.
-        known: copies with their checksums by name.
-        present: sizes of the objects in the backup store by name.
+        known: copies with their checksums.
     """
     copy: list[SourceSst] = []
     reuse: list[BackupObject] = []
     for sst in ssts:
-        earlier = known.get(sst.copy)
-        if earlier is not None and earlier.size == sst.size == present.get(sst.copy):
+        earlier = known.intact(sst.identity, sst.size)
+        if earlier is not None:
             reuse.append(earlier)
         else:
-            copy.append(sst)
+            copy.append(replace(sst, copy=known.key_of_copy(sst.identity, sst.size, sst.copy)))
     return CopyPlan(tuple(copy), tuple(reuse))
 
 

@@ -32,6 +32,20 @@ class Countdown:
         return await effect()
 
 
+class Pause(Countdown):
+    """Lets other work happen before one request."""
+
+    def __init__(self, at: int | None = None, work: Callable[[], Awaitable[None]] | None = None) -> None:
+        super().__init__()
+        self._at, self.work = at, work
+
+    async def send(self, effect: Callable[[], Awaitable[Any]]) -> Any:
+        if self.requests + 1 == self._at and self.work is not None:
+            self._at = None  # requests of other tasks go on meanwhile
+            await self.work()
+        return await super().send(effect)
+
+
 class KillingStore(StoreWrapper):
     """A store of the process."""
 

@@ -1,7 +1,6 @@
 """Another process does its whole work between two requests of a backup, a restore or a prune."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import anyio
 import pytest
@@ -13,26 +12,12 @@ from shale.gc.options import GcOptions, TaskOptions
 from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
 from tests.unit.backup.databases import admin, rows, write
-from tests.unit.backup.killing_store import Countdown, KillingStore
+from tests.unit.backup.killing_store import Countdown, KillingStore, Pause
 
 AT_ONCE = TaskOptions(min_age_s=0)
 COLLECT_ALL = GcOptions(manifest=AT_ONCE, wal=AT_ONCE, compacted=AT_ONCE, compactions=AT_ONCE)
 FIRST = {"a": "1", "b": "1", "wal": "1"}
 LATER = {**FIRST, "a": "2", "c": "2"}
-
-
-class Pause(Countdown):
-    """Lets other work happen before one request."""
-
-    def __init__(self, at: int | None = None, work: Callable[[], Awaitable[None]] | None = None) -> None:
-        super().__init__()
-        self._at, self._work = at, work
-
-    async def send(self, effect: Callable[[], Awaitable[Any]]) -> Any:
-        if self.requests + 1 == self._at and self._work is not None:
-            self._at = None  # requests of other tasks go on meanwhile
-            await self._work()
-        return await super().send(effect)
 
 
 class Site:

@@ -76,6 +76,7 @@ def test_a_resumed_backup_copies_nothing_twice() -> None:
             [plan] = await made.backups(store=backups, path="b").unfinished()
             assert sum(each.kind is ObjectKind.SST for each in plan.copied.values()) == 3
         listed = {meta.key: meta.etag for meta in await backups.list("b/objects/")}
+        assert all(str(plan.plan_id) in key for key in listed)
         await create(first, backups, resumed)
         assert {meta.key: meta.etag for meta in await backups.list("b/objects/")} == listed
 

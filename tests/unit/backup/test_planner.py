@@ -6,13 +6,16 @@ from uuid import UUID
 import pytest
 
 from shale.backup.document import Backup, BackupObject, ObjectKind, decode_backup, encode_backup
+from shale.backup.names import sst_copy
 from shale.backup.planner import (
+    KnownCopies,
     PruneRules,
     SourceSst,
     Unfinished,
     first_wal_file,
     joined_wal,
     lost_copies,
+    names_to_keep,
     plan_copies,
     plan_prune,
     source_ssts,
@@ -46,7 +49,8 @@ def backup_of(number: int, *objects: BackupObject, path: str = "db", replay_afte
 
 
 def sst(number: int) -> BackupObject:
-    return object_of(ObjectKind.SST, str(Ulid(number)))
+    """Return the copy of an SST as earlier releases name it."""
+    return object_of(ObjectKind.SST, str(Ulid(number)), f"objects/db/compacted/{Ulid(number)}.sst")
 
 
 def wal(number: int, size: int = 100, sha: str = "") -> BackupObject:
@@ -64,16 +68,40 @@ def test_a_document_is_read_back_and_a_changed_one_is_refused() -> None:
             decode_backup(wrong, path="x")
 
 
+def source(number: int, backup: int = 9) -> SourceSst:
+    copy = sst_copy("db", Ulid(number), Ulid(backup))
+    return SourceSst(id=Ulid(number), key="", size=100, copy=copy)
+
+
 def test_a_copy_is_used_again_only_with_a_checksum_and_the_right_size() -> None:
-    ssts = [SourceSst(id=Ulid(number), key="", size=100, copy=sst(number).key) for number in range(1, 5)]
-    known = {sst(number).key: sst(number) for number in (1, 2, 3)}
-    plan = plan_copies(ssts, known, {sst(1).key: 100, sst(2).key: 99, sst(4).key: 100})
-    assert [int(each.id) for each in plan.copy] == [2, 3, 4]
-    assert plan.reuse == (sst(1),)
-    assert plan.size == 300
+    present = {sst(1).key: 100, sst(2).key: 99, sst(4).key: 100, sst(5).key: 100, sst(6).key: 99}
+    known = KnownCopies([sst(1), sst(2), sst(3)], [sst(5), sst(6)], present)
+    plan = plan_copies([source(number) for number in range(1, 7)], known)
+    # Damaged copies of complete backups are repaired; those of an interrupted one may be deleted by a prune.
+    copies = {2: sst(2).key, 3: sst(3).key, 4: source(4).copy, 6: source(6).copy}
+    assert {int(each.id): each.copy for each in plan.copy} == copies
+    assert plan.reuse == (sst(1), sst(5))
+    assert plan.size == 400
     assert lost_copies([sst(1), sst(2)], {sst(1).key: 100}) == (sst(2),)
     with pytest.raises(SstMissing):
-        source_ssts({Ulid(1): "db"}, {})
+        source_ssts({Ulid(1): "db"}, {}, Ulid(9))
+
+
+def test_a_copy_is_known_by_what_it_is_and_not_by_its_name() -> None:
+    renamed = replace(sst(1), key=source(1, 5).copy)
+    assert renamed.identity == sst(1).identity == source(1).identity
+    foreign = replace(sst(1), key=sst_copy("other", Ulid(1), Ulid(5)))
+    assert foreign.identity != sst(1).identity
+    first, second = wal(1, sha="first"), wal(1, sha="second")
+    assert first.identity != second.identity
+    assert replace(first, key=f"{first.key}-x").identity == first.identity
+    assert names_to_keep([source(1)], [renamed, sst(1), sst(2), foreign]) == tuple(
+        sorted({source(1).copy, renamed.key, sst(1).key})
+    )
+    known = KnownCopies([sst(1), renamed], [], {renamed.key: 100})
+    assert plan_copies([source(1)], known).reuse == (renamed,)
+    smaller = replace(sst(1), size=99)
+    assert plan_copies([source(1)], KnownCopies([smaller], [], {sst(1).key: 99})).copy == (source(1),)
 
 
 def test_the_wal_begins_with_the_last_file_that_the_last_backup_has() -> None:
