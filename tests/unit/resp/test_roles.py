@@ -11,6 +11,7 @@ from shale.telemetry.log import RateLimit
 from tests.unit.resp.harness import RespFailure, harness
 from tests.unit.resp.test_reader import WRITES
 
+RELEASE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end"
 TOKENS = {"r": Role.READ, "w": Role.WRITE, "a": Role.ADMIN}
 
 
@@ -159,3 +160,23 @@ def test_commands_of_administration_are_in_the_audit_log(
     completed = said("admin.call.completed")
     assert [each["path"] for each in completed] == ["FLUSHDB", "FLUSHALL"]
     assert all(admin.items() <= each.items() for each in completed)
+
+
+@pytest.mark.parametrize("words", [("FLUSH",), ("LOAD", RELEASE + " ")])
+def test_a_reading_client_does_not_change_the_scripts_of_others(words: tuple[str, ...]) -> None:
+    """Scripts of all clients are in one cache of a limited size: one more may drop another one."""
+
+    async def scenario() -> None:
+        async with harness(tokens=TOKENS) as home:
+            reading, writing = home.talker(), home.talker()
+            await reading("AUTH", "r")
+            await writing("AUTH", "w")
+            digest = await writing("SCRIPT", "LOAD", RELEASE)
+            command = words[0].lower()
+            with pytest.raises(RespFailure, match=rf"^NOPERM User default .* run the 'script\|{command}' command"):
+                await reading("SCRIPT", *words)
+            assert await reading("SCRIPT", "EXISTS", digest) == [1]
+            assert await writing("EVALSHA", digest, 1, "lock", "token") == 0
+            assert await writing("SCRIPT", *words) is not None
+
+    asyncio.run(scenario())

@@ -12,6 +12,7 @@ from shale.resp.errors import RespError, unknown_subcommand, wrong_arity
 from shale.resp.protocol.encoder import EMPTY_ARRAY, OK, array, bulk, integer
 from shale.resp.scripts.lock_scripts import LockScript
 from shale.resp.session import RespSession
+from shale.service.access import Role
 
 _NO_LUA = (
     "ERR this script cannot run: there is no Lua, only the scripts with which libraries take, extend and release locks "
@@ -64,6 +65,7 @@ async def _script(session: RespSession, args: list[bytes]) -> bytes:
     scripts = session.backend.scripts
     match args[1].upper():
         case b"LOAD" if len(args) == 3:
+            session.require_role(Role.WRITE, "script|load")  # one script more may drop that of another client
             found = scripts.add(args[2])
             if found is None:
                 raise RespError(_NO_LUA)
@@ -71,6 +73,7 @@ async def _script(session: RespSession, args: list[bytes]) -> bytes:
         case b"EXISTS" if len(args) > 2:
             return array([integer(scripts.find(digest) is not None) for digest in args[2:]])
         case b"FLUSH":
+            session.require_role(Role.WRITE, "script|flush")
             scripts.clear()
             return OK
         case b"KILL":
