@@ -118,7 +118,7 @@ def test_a_client_that_takes_no_answers_costs_no_memory_and_is_cut_off() -> None
         assert served.backend.bytes_written < 20 << 20
         assert served.backend.calls["get"] < 100
 
-    serve(scenario, request_timeout_s=0.5)
+    serve(scenario, request_timeout_s=0.5, send_timeout_s=0.5)
 
 
 def test_a_command_that_does_not_end_is_cut_off_and_a_quiet_client_is_not() -> None:
