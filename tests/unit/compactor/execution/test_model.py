@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from shale import CompactionFilter, Decisions, FilterContext, RowBatch
 from shale.compaction.filters import NamedCompactionFilter
 from shale.env import Env, InlineCpu, SystemClock
-from shale.kernels import dispatch
 from shale.sst.options import SstOptions
 from shale.store.memory import MemoryStore
 from shale.types import (
@@ -45,6 +44,7 @@ from shale_compactor.execution.options import ExecutorOptions
 from shale_compactor.execution.progress import JobProgress
 from shale_compactor.execution.transforms import Transforms
 from tests.examples import examples
+from tests.plain_kernels import without_kernels
 from tests.unit.compactor.ssts import read_ssts, write_sst_v1, write_view
 from tests.unit.compactor.values import entry, ulid
 
@@ -332,7 +332,7 @@ def _way(request: pytest.FixtureRequest) -> Iterator[None]:
     """Run with kernels, and without."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "plain":
-            patch.setattr(dispatch, "compiled", None)
+            without_kernels(patch)
         yield
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from shale.engine.db import Db
 from shale.engine.db_reader import DbReader
-from shale.kernels import dispatch
 from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
+from tests.plain_kernels import without_kernels
 
 
 def block_misses(metrics: Metrics) -> int:
@@ -46,7 +46,7 @@ def test_what_they_read_is_not_kept(store: Any, kernels: bool, monkeypatch: pyte
             await db.merge(b"b", b"3")
             await db.flush("wal")
         if not kernels:
-            monkeypatch.setattr(dispatch, "compiled", None)
+            without_kernels(monkeypatch)
         async with DbReader.open(
             "db", store=store, merge_operator="concatenate", follow_latest=True, metrics=metrics
         ) as reader:

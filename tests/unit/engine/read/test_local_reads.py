@@ -12,10 +12,10 @@ import pytest
 import shale
 from shale.core import open_file
 from shale.errors import CorruptionError
-from shale.kernels import dispatch
 from shale.store.local_store.adapter import LocalStore
 from shale.store.port import LocalObject, OpenLocal
 from shale.telemetry.metrics import Metrics
+from tests.plain_kernels import without_kernels
 
 pytestmark = pytest.mark.anyio
 KEYS = [b"%016x" % Random(number).getrandbits(64) for number in range(2000)]
@@ -87,7 +87,7 @@ async def test_every_key_is_found_whatever_the_cache_holds(
 ) -> None:
     expected = await fill(f"file://{tmp_path}/db")
     if not kernels:
-        request.getfixturevalue("monkeypatch").setattr(dispatch, "compiled", None)
+        without_kernels(request.getfixturevalue("monkeypatch"))
     if reads == "waiting":
         request.getfixturevalue("without_nowait")
     options = {"merge_operator": concatenate, "block_cache_bytes": cache_bytes}

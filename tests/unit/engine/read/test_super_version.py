@@ -13,7 +13,6 @@ from shale.engine.read.multi_get import get_many
 from shale.engine.read.read_options import ReadOptions
 from shale.engine.read.super_version import SuperVersion
 from shale.errors import CorruptionError, MergeOperatorMissing
-from shale.kernels import dispatch
 from shale.kernels.rows import rows_from_entries
 from shale.types import (
     FLAG_CREATE_TS,
@@ -32,6 +31,7 @@ from shale.types import (
     excluded,
     included,
 )
+from tests.plain_kernels import without_kernels
 from tests.unit.engine.reading import Shelf, in_order, scan_of
 
 KINDS = (FLAG_CREATE_TS, FLAG_CREATE_TS, FLAG_CREATE_TS | FLAG_EXPIRE_TS, 0, FLAG_CREATE_TS | FLAG_TOMBSTONE)
@@ -88,7 +88,7 @@ class Database:
 @pytest.mark.parametrize("seed", range(12))
 def test_every_key_at_every_time(seed: int, kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not kernel:
-        monkeypatch.setattr(dispatch, "compiled", None)
+        without_kernels(monkeypatch)
     """``get``, ``get_many`` and ``scan`` agree with the history, with a cache that holds everything or nothing."""
     rng = Random(seed)
     database = Database(rng, merges=seed % 2 == 0)
@@ -152,7 +152,7 @@ def test_times_come_back_as_they_were_written() -> None:
 )
 def test_only_what_the_window_shows_exists(window: KeyRange, kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not kernel:
-        monkeypatch.setattr(dispatch, "compiled", None)
+        without_kernels(monkeypatch)
 
     async def run() -> None:
         shelf = Shelf()

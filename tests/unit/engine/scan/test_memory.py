@@ -14,8 +14,8 @@ import shale
 from shale.engine.scan.scan import Scan
 from shale.env import Env, InlineCpu, SystemClock
 from shale.format.sst.filter_policy import FixedPrefix
-from shale.kernels import dispatch
 from shale.store.memory import MemoryStore
+from tests.plain_kernels import without_kernels
 
 BUDGET = 60_000
 L0_SIZE = 20_000
@@ -137,7 +137,7 @@ def test_scans_that_rest_keep_no_more_than_the_budget_in_memory(
     kernels: bool, reverse: bool, segments: bool, wal_enabled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not kernels:
-        monkeypatch.setattr(dispatch, "compiled", None)
+        without_kernels(monkeypatch)
 
     async def run() -> None:
         settings = {**SETTINGS, "wal_enabled": wal_enabled}

@@ -18,6 +18,7 @@ from shale.sst.disk_cache import DiskCacheOptions
 from shale.store.local_store.adapter import LocalStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Compression
+from tests.plain_kernels import without_kernels
 
 pytestmark = pytest.mark.anyio
 KEYS = [b"%c%07d" % (b"abc"[number % 3], number) for number in range(3000)]
@@ -129,7 +130,7 @@ async def test_the_rows_are_those_of_a_model(
     }.get(kind, {})
     rows = await fill(f"file://{tmp_path}/db", operands=kind == "operands", **options)
     if kind == "no kernels":
-        monkeypatch.setattr(dispatch, "compiled", None)
+        without_kernels(monkeypatch)
     if kind == "waiting":
         monkeypatch.setattr(LocalStore, "open_local", property(lambda _: None))
     policies = {key: options[key] for key in options if key == "filter_policies"}

@@ -11,9 +11,9 @@ from shale.engine.db import Db
 from shale.engine.db_reader import DbReader
 from shale.errors import InvalidRequestError, TransactionConflict
 from shale.format.sst.filter_policy import FixedPrefix
-from shale.kernels import dispatch
 from shale.store.memory import MemoryStore
 from shale.types import Entry
+from tests.plain_kernels import without_kernels
 
 Story = Callable[[Db], Awaitable[None]]
 
@@ -180,7 +180,7 @@ def test_random_histories(seed: int, kernels: bool, monkeypatch: pytest.MonkeyPa
                 await db.flush("memtable")
                 sources.append([])
         if not kernels:
-            monkeypatch.setattr(dispatch, "compiled", None)
+            without_kernels(monkeypatch)
         for reverse in (False, True):
             expected = []
             for rows in reversed(sources):

@@ -14,7 +14,6 @@ from shale.engine.read.reads import row_of
 from shale.engine.read.super_version import SuperVersion
 from shale.engine.scan.scan import Scan
 from shale.errors import InvalidRequestError
-from shale.kernels import dispatch
 from shale.kernels.dispatch import use_kernels
 from shale.kernels.rows import entries_from_rows, rows_from_entries
 from shale.types import (
@@ -35,6 +34,7 @@ from shale.types import (
     excluded,
     included,
 )
+from tests.plain_kernels import without_kernels
 from tests.unit.engine.read.test_super_version import Database, concatenate
 from tests.unit.engine.reading import Shelf, in_order, scan_of
 
@@ -53,7 +53,7 @@ async def a_view(seed: int) -> tuple[Database, SuperVersion]:
 @pytest.mark.parametrize("seed", range(25))
 def test_backward_is_forward_reversed(seed: int, kernels: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not kernels:
-        monkeypatch.setattr(dispatch, "compiled", None)
+        without_kernels(monkeypatch)
 
     async def run() -> None:
         database, view = await a_view(seed)
