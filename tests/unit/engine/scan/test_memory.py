@@ -99,7 +99,7 @@ async def many_scans(story: Story, scopes: AsyncExitStack, *, reverse: bool) -> 
     transaction.put(b"a-000", b"own")
     transaction.put(b"b-0", b"new")
     largest = 0
-    while story.written < 20 * BUDGET:
+    while story.written < 12 * BUDGET:
         kind = rng.choice(("plain", "plain", "transaction", "snapshot", "late"))
         if kind == "transaction":
             scan, state = transaction.scan(reverse=reverse), own
