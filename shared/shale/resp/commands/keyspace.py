@@ -12,7 +12,7 @@ from shale.errors import ResponseTooLarge
 from shale.resp.arguments.glob import literal_prefix, matcher
 from shale.resp.audit import audited
 from shale.resp.command import Command
-from shale.resp.commands.scan import checked_pattern
+from shale.resp.commands.scan import checked_pattern, matching_keys
 from shale.resp.errors import SYNTAX, RespError
 from shale.resp.protocol.encoder import OK, array, bulk, integer
 from shale.resp.session import RespSession
@@ -63,7 +63,7 @@ async def _matching_keys(session: RespSession, pattern: bytes, most: int) -> lis
     found: list[bytes] = []
     size = 0
     while rows := await scan.next_batch(_DELETE_ROWS, bytes_max=LARGE_VALUE_BYTES):
-        matching = [bulk(row.key) for row in rows if is_match(row.key)]
+        matching = [bulk(key) for key in await matching_keys([row.key for row in rows], is_match)]
         size += sum(map(len, matching))
         if size > most:
             raise ResponseTooLarge("the keys are too large")

@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from shale.resp.arguments.glob import literal_prefix, matcher
 from shale.resp.cursors import Cursors
 from tests.examples import examples
+from tests.loop_rounds import counted_rounds
 from tests.unit.resp.harness import RespFailure, Talker, harness
+
+LONG_KEYS = 40
 
 
 async def scan_all(say: Talker, *words: str | int) -> list[bytes]:
@@ -228,5 +231,21 @@ def test_patterns_of_one_command_are_limited() -> None:
                 await say("CONFIG", "GET", *(f"a{number}*" for number in range(1000)))
             with pytest.raises(RespFailure, match="at most 4096 bytes"):
                 await say("COMMAND", "LIST", "FILTERBY", "PATTERN", "?*a" * 2000)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("words", [("KEYS", "*no*"), ("SCAN", "0", "MATCH", "*no*", "COUNT", "100")], ids=" ".join)
+def test_a_pattern_gives_way_to_others_between_long_keys(words: tuple[str, ...]) -> None:
+    """Comparing takes the longer the keys are."""
+
+    async def scenario() -> None:
+        async with harness(flush_interval=60.0) as home:
+            for number in range(LONG_KEYS):
+                await home.db.put(b"%02d" % number + b"x" * 60_000, b"1")
+            say = home.talker()
+            async with counted_rounds() as rounds:
+                await say(*words)
+            assert rounds.count >= LONG_KEYS - 2
 
     asyncio.run(scenario())
