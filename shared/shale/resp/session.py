@@ -298,15 +298,6 @@ class RespSession:
         self.role = role if role < Role.ADMIN else None
         self.user = user
 
-    def require_role(self, role: Role, name: str) -> None:
-        """Check the role of the client for a part of a command.
-
-        Raises:
-            RespError: it has a lower one.
-        """
-        if self.role is not None and self.role < role:
-            raise RespError(no_permission(self.user, name))
-
     def reset_transaction(self) -> None:
         """Leave MULTI and stop watching keys."""
         self.queue = None

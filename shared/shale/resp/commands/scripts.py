@@ -8,7 +8,7 @@ from shale.resp.command import Command
 from shale.resp.commands.lock_actions import ACTIONS, LockCall
 from shale.resp.commands.rows import require_key_count
 from shale.resp.composed import Writes
-from shale.resp.errors import RespError, unknown_subcommand, wrong_arity
+from shale.resp.errors import RespError, no_permission, unknown_subcommand, wrong_arity
 from shale.resp.protocol.encoder import EMPTY_ARRAY, OK, array, bulk, integer
 from shale.resp.scripts.lock_scripts import LockScript
 from shale.resp.session import RespSession
@@ -65,7 +65,7 @@ async def _script(session: RespSession, args: list[bytes]) -> bytes:
     scripts = session.backend.scripts
     match args[1].upper():
         case b"LOAD" if len(args) == 3:
-            session.require_role(Role.WRITE, "script|load")  # one script more may drop that of another client
+            _require_writing(session, "script|load")  # one script more may drop that of another client
             found = scripts.add(args[2])
             if found is None:
                 raise RespError(_NO_LUA)
@@ -73,7 +73,7 @@ async def _script(session: RespSession, args: list[bytes]) -> bytes:
         case b"EXISTS" if len(args) > 2:
             return array([integer(scripts.find(digest) is not None) for digest in args[2:]])
         case b"FLUSH":
-            session.require_role(Role.WRITE, "script|flush")
+            _require_writing(session, "script|flush")
             scripts.clear()
             return OK
         case b"KILL":
@@ -82,6 +82,16 @@ async def _script(session: RespSession, args: list[bytes]) -> bytes:
             raise RespError(wrong_arity(f"script|{word.decode().lower()}"))
         case _:
             raise unknown_subcommand("script", args[1])
+
+
+def _require_writing(session: RespSession, name: str) -> None:
+    """Check the role of the client for a part of a command.
+
+    Raises:
+        RespError: it may only read.
+    """
+    if session.role is not None and session.role < Role.WRITE:
+        raise RespError(no_permission(session.user, name))
 
 
 async def _function(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG001 - the signature of a handler
