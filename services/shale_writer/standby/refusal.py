@@ -6,6 +6,7 @@ is the work of ``shale reader``.
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from http import HTTPStatus
@@ -17,11 +18,15 @@ from shale.errors import ErrorKind
 from shale.server.data_ports import DataPorts
 from shale.service.http.problems import Problem, response
 from shale.service.http.server import serve_app
-from shale.service.tls.certificates import tls_options
+from shale.service.tls.certificates import ServerCertificate
+from shale.service.tls.listener import HandshakeLimits, TlsListener
 from shale.types.writer_sign import WriterStatus
 
 RESP_LINGER_S = 2.0
 """Seconds that a Redis client has to read the error."""
+
+HANDSHAKES_MAX = 512
+"""Further connections of Redis clients with TLS are closed at once."""
 
 Active = Callable[[], WriterStatus | None]
 
@@ -77,10 +82,7 @@ async def refusing(ports: DataPorts, active: Active, *, request_timeout_s: float
     """Refuse all requests until the block ends.  The ports stay bound: clients that connect meanwhile wait."""
     async with contextlib.AsyncExitStack() as stack:
         if ports.resp is not None:
-            refuse = partial(_RespRefusal, active)
-            server = await asyncio.get_running_loop().create_server(
-                refuse, sock=ports.resp.dup(), **tls_options(ports.certificate)
-            )
+            server = await _refuse_resp(ports.resp.dup(), active, ports.certificate)
             stack.callback(server.close)
         http = serve_app(
             StandbyApp(active),
@@ -90,3 +92,12 @@ async def refusing(ports: DataPorts, active: Active, *, request_timeout_s: float
         )
         await stack.enter_async_context(http)
         yield
+
+
+async def _refuse_resp(
+    listener: socket.socket, active: Active, certificate: ServerCertificate | None
+) -> asyncio.AbstractServer | TlsListener:
+    refuse = partial(_RespRefusal, active)
+    if certificate is None:
+        return await asyncio.get_running_loop().create_server(refuse, sock=listener)
+    return TlsListener(listener, refuse, certificate, HandshakeLimits(connections_max=HANDSHAKES_MAX))

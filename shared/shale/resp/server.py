@@ -19,7 +19,8 @@ from shale.resp.errors import DRAINING
 from shale.resp.metrics import export
 from shale.resp.options import RespOptions
 from shale.service.process import NO_SERVICES, PortServices
-from shale.service.tls.certificates import tls_options
+from shale.service.tls.certificates import ServerCertificate
+from shale.service.tls.listener import HandshakeLimits, TlsListener
 from shale.telemetry.metrics import Metrics
 
 TICK_S = 1.0
@@ -41,6 +42,24 @@ class RespServer:
         """Return the protocol of a new connection."""
         table = WRITER_COMMANDS if self._backend.reader is None else READER_COMMANDS
         return Connection(self._backend, table, self._begin)
+
+    async def listen(
+        self, listener: socket.socket, certificate: ServerCertificate | None
+    ) -> asyncio.AbstractServer | TlsListener:
+        """Accept connections from now on.
+
+        Args:
+            listener: a bound socket; closing what is returned closes it.
+            certificate: of TLS; ``None``: no TLS.
+        """
+        if certificate is None:
+            return await asyncio.get_running_loop().create_server(self.accept, sock=listener)
+        limits = HandshakeLimits(
+            open_count=lambda: self._backend.connections,
+            connections_max=self._backend.options.max_connections,
+            per_address=self._addresses.limit,
+        )
+        return TlsListener(listener, self.accept, certificate, limits)
 
     async def watch(self) -> None:
         """Close idle connections and cancel commands that exceed their time limit, until cancelled."""
@@ -129,9 +148,7 @@ async def serve_resp(
     export(backend, metrics, COMMANDS)
     async with anyio.create_task_group() as group:
         server = RespServer(backend, group)
-        listening = await asyncio.get_running_loop().create_server(
-            server.accept, sock=listener, **tls_options(services.certificate)
-        )
+        listening = await server.listen(listener, services.certificate)
         group.start_soon(server.watch, name="resp watch")
         try:
             yield backend

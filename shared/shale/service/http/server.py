@@ -1,12 +1,11 @@
 """uvicorn inside a task group of the daemon, which owns the sockets, the signals and the order of shutdown."""
 
-import asyncio
 import contextlib
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import anyio
 import uvicorn
@@ -18,7 +17,8 @@ from shale.core.address_limits import ConnectionCounts
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 from shale.service.http.connection import BoundedProtocol
-from shale.service.tls.certificates import ServerCertificate, tls_options
+from shale.service.tls.certificates import ServerCertificate
+from shale.service.tls.listener import HandshakeLimits, TlsListener
 from shale.telemetry.metrics import Metrics
 
 BACKLOG = 1024
@@ -46,20 +46,17 @@ class _Server(uvicorn.Server):
         self.listening.set()
 
     async def _startup_tls(self, certificate: ServerCertificate, sockets: list[socket.socket]) -> None:
-        """Start as uvicorn does, but with a context and a time limit of the handshake of our own."""
+        """Start as uvicorn does, but with handshakes that are limited in number and time."""
         await self.lifespan.startup()
-        config = self.config
-        make = partial(
-            cast("type[BoundedProtocol]", config.http_protocol_class),
-            config=config,
-            server_state=self.server_state,
-            app_state=self.lifespan.state,
+        protocol = cast("type[BoundedProtocol]", self.config.http_protocol_class)
+        make = partial(protocol, config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        limits = HandshakeLimits(
+            open_count=self.server_state.connections.__len__,
+            connections_max=protocol.connections_max,
+            per_address=None if protocol.per_address is None else protocol.per_address.limit,
         )
-        loop = asyncio.get_running_loop()
-        self.servers = [
-            await loop.create_server(make, sock=each, backlog=config.backlog, **tls_options(certificate))
-            for each in sockets
-        ]
+        listeners: list[Any] = [TlsListener(each, make, certificate, limits) for each in sockets]
+        self.servers = listeners
         self.started = True
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:

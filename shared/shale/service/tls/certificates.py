@@ -7,7 +7,6 @@ newest context (``sni_callback``, which OpenSSL calls also for clients that name
 import ssl
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import anyio
 
@@ -75,13 +74,6 @@ class ServerCertificate:
             )
             raise InvalidRequestError(f"{setting}: {files}: cannot be used: {reason}") from error
         return context
-
-
-def tls_options(certificate: ServerCertificate | None) -> dict[str, Any]:
-    """Return the arguments of ``create_server``; none without TLS."""
-    if certificate is None:
-        return {}
-    return {"ssl": certificate.context, "ssl_handshake_timeout": certificate.handshake_timeout_s}
 
 
 class PortCertificates:

@@ -1,0 +1,98 @@
+"""Connections whose clients never send a ClientHello count in the limits of a port, and end."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import uvloop
+
+import shale
+from shale.core.address_limits import ConnectionCounts
+from shale.env import Env
+from shale.resp.options import RespOptions
+from shale.resp.server import serve_resp
+from shale.service.config.access.tls_section import TlsSection
+from shale.service.http.server import ConnectionLimits, open_socket, serve_app
+from shale.service.process import PortServices
+from shale.service.tls.certificates import ServerCertificate
+from shale.service.tls.listener import REFUSALS_MAX
+from shale.store.memory import MemoryStore
+from shale.telemetry.metrics import Metrics
+from tests.certificates import Authority
+
+LIMIT = 4
+SILENT = LIMIT + REFUSALS_MAX + 5
+CLIENTS = 100
+"""Their first bytes arrive at any moment of the accept."""
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+PING = {"http": b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "resp": b"PING\r\n"}
+PONG = {"http": b"HTTP/1.1 204", "resp": b"+PONG"}
+
+
+async def _app(scope: object, receive: object, send: Callable[..., "asyncio.Future[None]"]) -> None:
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@asynccontextmanager
+async def _port(kind: str, certificate: ServerCertificate, per_address: int) -> AsyncIterator[int]:
+    listener = open_socket("127.0.0.1", 0, setting="port")
+    number = listener.getsockname()[1]
+    if kind == "http":
+        limits = ConnectionLimits(connections_max=LIMIT, per_address=ConnectionCounts(per_address))
+        async with serve_app(_app, listener, request_timeout_s=5, limits=limits, certificate=certificate):  # type: ignore[arg-type]
+            yield number
+        return
+    options = RespOptions(max_connections=LIMIT, max_connections_per_address=per_address)
+    async with (
+        shale.Db.open("db", store=MemoryStore()) as db,
+        serve_resp(
+            db, listener, Env.system(), Metrics(db="db"), options, services=PortServices(certificate=certificate)
+        ),
+    ):
+        yield number
+
+
+async def _is_closed(reader: asyncio.StreamReader) -> bool:
+    try:
+        return await reader.read(1) == b""
+    except ConnectionError:
+        return True
+
+
+async def _answer(kind: str, port: int, context: ssl.SSLContext) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost")
+    writer.write(PING[kind])
+    found = await reader.readuntil(b"\r\n")
+    writer.close()
+    return found
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("kind", ["http", "resp"])
+@pytest.mark.parametrize("per_address", [1000, 3])
+def test_silent_clients_count_from_their_accept_on(loop: str, kind: str, per_address: int, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("server")
+    section = TlsSection(cert_file=str(cert), key_file=str(key), handshake_timeout=3.0)
+    certificate = ServerCertificate(section, ssl.CERT_NONE)
+    context = authority.client()
+    most = min(per_address, LIMIT + REFUSALS_MAX)
+
+    async def scenario() -> None:
+        async with asyncio.timeout(60), _port(kind, certificate, per_address) as port:
+            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(SILENT)]
+            ends = [asyncio.create_task(_is_closed(reader)) for reader, _ in silent]
+            refused, held = await asyncio.wait(ends[most:], timeout=1.5)
+            assert (len(refused), len(held)) == (SILENT - most, 0), "connections beyond the limit end at once"
+            assert not any(end.done() for end in ends[:most]), "those within it have the time of a handshake"
+            assert await asyncio.gather(*ends) == [True] * SILENT
+            assert (await _answer(kind, port, context)).startswith(PONG[kind])
+            for _, writer in silent:
+                writer.close()
+
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        runner.run(scenario())
