@@ -8,6 +8,7 @@ from shale.core.memory_account import MemoryPart
 from shale.engine.db import Db
 from shale.engine.db_reader import DbReader
 from shale.env import Env
+from shale.resp.composed import ComposedBytes
 from shale.resp.cursors import Cursors
 from shale.resp.latency import CommandLatency
 from shale.resp.options import RespOptions
@@ -26,7 +27,8 @@ class Backend:
 
     ``calls`` and ``errors`` count replies by command; ``other`` counts unknown commands.  Of the errors, ``failures``
     counts those that the client did not cause.
-    ``inflight_bytes`` are the bytes of commands that are incomplete or not executed yet.
+    ``inflight_bytes`` are the bytes of commands that are incomplete or not executed yet, ``composed`` those of values
+    that running transactions have composed.
     """
 
     def __init__(
@@ -45,7 +47,8 @@ class Backend:
         self.env = env
         self.options = options
         self.memory = services.memory
-        self.memory.account.add_meter(MemoryPart.REQUESTS, lambda: self.inflight_bytes)
+        self.composed = ComposedBytes()
+        self.memory.account.add_meter(MemoryPart.REQUESTS, lambda: self.inflight_bytes + self.composed.size_bytes)
         self.cursors = Cursors(env.rng)
         self.scripts = ScriptCache()
         self.started_s = env.clock.monotonic_s()

@@ -17,18 +17,37 @@ class Writes(Protocol):
         ...
 
 
+class ComposedBytes:
+    """The bytes of composed values of all transactions that are not committed yet."""
+
+    __slots__ = ("size_bytes",)
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+
+
 class ComposedWrites:
     """Passes writes on to a transaction, and counts the bytes of their values.
 
     A command of a few bytes composes a value of up to ``max_value_bytes``, as ``SETRANGE`` does.
+
+    Args:
+        total: counts them, too, until ``close``.
     """
 
-    __slots__ = ("_sizes", "_target", "size_bytes")
+    __slots__ = ("_sizes", "_target", "_total", "size_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, total: ComposedBytes) -> None:
         self.size_bytes = 0
+        self._total = total
         self._sizes: dict[bytes, int] = {}
         self._target: Writes
+
+    def close(self) -> None:
+        """Forget all values: the transaction has ended."""
+        self._total.size_bytes -= self.size_bytes
+        self.size_bytes = 0
+        self._sizes.clear()
 
     def to(self, target: Writes) -> Writes:
         """Return these writes, which go to ``target``."""
@@ -46,5 +65,7 @@ class ComposedWrites:
         self._count(key, 0)
 
     def _count(self, key: bytes, size_bytes: int) -> None:
-        self.size_bytes += size_bytes - self._sizes.get(key, 0)
+        grown_bytes = size_bytes - self._sizes.get(key, 0)
         self._sizes[key] = size_bytes
+        self.size_bytes += grown_bytes
+        self._total.size_bytes += grown_bytes

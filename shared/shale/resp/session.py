@@ -130,7 +130,7 @@ class RespSession:
         self.watched: dict[bytes, int | None] = {}
         self.snapshot: Reads | None = None
         """The state that EXEC reads while it runs the queue."""
-        self.composed = ComposedWrites()
+        self.composed = ComposedWrites(backend.composed)
         self.transaction: Transaction | None = None
         """The transaction of EXEC; ``None`` on a reader."""
 

@@ -12,7 +12,6 @@ import anyio.lowlevel
 from shale.engine.reader.snapshot import ReaderSnapshot
 from shale.engine.txn.transaction import Transaction
 from shale.resp.command import Command
-from shale.resp.composed import ComposedWrites
 from shale.resp.errors import RespError
 from shale.resp.options import COMMANDS_AT_ONCE
 from shale.resp.protocol.encoder import OK, array
@@ -63,12 +62,11 @@ async def _exec(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG0
                 return session.encoding.null_array
         session.snapshot = snapshot
         session.transaction = snapshot if isinstance(snapshot, Transaction) else None
-        session.composed = ComposedWrites()
+        session.composed.close()  # of an attempt that conflicted
         try:
             return await _run_all(session, queue, room_bytes)
         finally:
             session.snapshot = session.transaction = None
-            session.composed = ComposedWrites()
 
     room_bytes = LARGE_VALUE_BYTES
     for _ in range(_RUNS_MAX):
@@ -78,7 +76,10 @@ async def _exec(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG0
             # Nothing is kept during the wait: two clients that each keep a part might wait for each other.
             room_bytes = found.size_bytes
             session.reserved.reduce_to(0)
+            session.composed.close()
             await session.reserve(_COPIES_OF_REPLY * room_bytes)
+        finally:
+            session.composed.close()  # after the commit, which may wait for memory of its own
     raise RespError("TRYAGAIN the replies of the transaction grew with each attempt; nothing was written")
 
 
@@ -113,6 +114,8 @@ async def _run_all(session: RespSession, queue: list[tuple[RespCommand, list[byt
             raise RespError(f"ERR the replies of the transaction are larger than {most} bytes; nothing was written")
         if session.composed.size_bytes > most:
             raise RespError(f"ERR the values of the transaction are larger than {most} bytes; nothing was written")
+        if session.backend.composed.size_bytes > most:
+            raise RespError("TRYAGAIN the values of running transactions need too much memory; nothing was written")
     if size > room_bytes:
         raise _NoRoomError(size)
     return array(answers)

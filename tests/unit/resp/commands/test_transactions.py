@@ -1,12 +1,15 @@
 """MULTI, EXEC and WATCH."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from shale.core.memory_account import MemoryPart
 from shale.errors import CorruptionError
 from shale.resp.options import RespOptions
 from shale.store.memory import MemoryStore
+from shale.store.port import ETag
 from tests.loop_rounds import counted_rounds
 from tests.unit.resp.harness import Harness, RespFailure, Talker, harness
 
@@ -308,6 +311,56 @@ def test_values_that_a_transaction_composes_are_limited() -> None:
             for _ in range(4):
                 await say("SETRANGE", "k", 600_000, "x")
             assert await say("EXEC") == [600_001] * 4
+
+    asyncio.run(scenario())
+
+
+class SlowCommits(MemoryStore):
+    """A store whose writes wait, when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_open = asyncio.Event()
+        self.is_open.set()
+
+    async def put(self, key: str, *args: Any, **options: Any) -> ETag | None:
+        await self.is_open.wait()
+        return await super().put(key, *args, **options)
+
+
+def test_values_that_transactions_compose_are_limited_together_until_their_commits() -> None:
+    limits = RespOptions(max_value_bytes=1 << 20, max_command_bytes=2 << 20, max_inflight_bytes=2 << 20)
+
+    async def scenario() -> None:
+        store = SlowCommits()
+        sizes = {"l0_sst_size_bytes": 1 << 20, "max_unflushed_bytes": 2 << 20}
+        async with harness(store=store, options=limits, **sizes) as home:
+            store.is_open.clear()
+            try:
+                first, second = home.talker(), home.talker()
+                sets = [
+                    asyncio.create_task(home.talker()("SET", f"unflushed{number}", "x" * 900_000))
+                    for number in range(4)
+                ]
+                for say in (first, second):
+                    await say("MULTI")
+                    for number in range(2):
+                        await say("SETRANGE", f"k{number}", 900_000, "x")
+                waiting = asyncio.create_task(first("EXEC"))
+                for _ in range(100):
+                    await asyncio.sleep(0)
+                assert not waiting.done(), "its commit waits for the flush"
+                with pytest.raises(
+                    RespFailure, match="TRYAGAIN the values of running transactions need too much memory"
+                ):
+                    await second("EXEC")
+                assert home.backend.composed.size_bytes == 2 * 900_001
+            finally:
+                store.is_open.set()
+            assert await waiting == [900_001] * 2
+            assert await asyncio.gather(*sets) == ["OK"] * 4
+            assert home.backend.composed.size_bytes == 0
+            assert home.backend.memory.account.used_bytes(MemoryPart.REQUESTS) == 0
 
     asyncio.run(scenario())
 
