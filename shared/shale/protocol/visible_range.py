@@ -75,25 +75,18 @@ async def write_visible_range(store: ObjectStore, root: str, keys: KeyRange | No
     Raises:
         UnavailableError: other processes store other ranges at the same time.
     """
-    key, wanted = visible_range_key(root), EVERYTHING if keys is None else keys
+    key, data = visible_range_key(root), encode_visible_range(EVERYTHING if keys is None else keys, attempt)
     for _ in range(_TRIES_MAX):
         found = await store.get(key)
-        if found is not None and _stored_or_none(found, key) == wanted:
+        # An equal range of another attempt is replaced, too: a put that waits for its etag could still come.
+        if found is not None and bytes(found.data) == data:
             return
         try:
-            await store.put(key, encode_visible_range(wanted, attempt), mode=_put_mode(store, found))
+            await store.put(key, data, mode=_put_mode(store, found))
         except (AlreadyExists, Precondition):
             continue
         return
     raise UnavailableError(f"{key} is changed by other processes: create one clone at a time at {root or '/'}")
-
-
-def _stored_or_none(found: GetResult, key: str) -> KeyRange | None:
-    """Return the range; ``None`` if it cannot be decoded, so it is replaced."""
-    try:
-        return decode_visible_range(found.data, path=key)
-    except CorruptionError:
-        return None
 
 
 def _put_mode(store: ObjectStore, found: GetResult | None) -> PutMode:

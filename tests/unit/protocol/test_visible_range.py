@@ -126,8 +126,22 @@ def test_a_late_duplicate_of_an_earlier_attempt_does_not_change_the_range() -> N
             await store.repeat_puts()
             assert await read_visible_range(store, "db") == keys
             assert len(store.puts) == number
-        await write_visible_range(store, "db", None, ATTEMPT)
+        await write_visible_range(store, "db", None, UUID(int=6))
         assert len(store.puts) == 6
+
+    run(main)
+
+
+def test_a_put_that_waits_while_the_range_is_stored_again_does_not_change_it() -> None:
+    async def main() -> None:
+        store, later = ByContent(), ByContent()
+        await write_visible_range(store, "db", KEYS, UUID(int=1))
+        later.objects |= store.objects
+        await write_visible_range(later, "db", OTHER_KEYS, UUID(int=2))
+        await write_visible_range(store, "db", KEYS, UUID(int=3))
+        store.puts = later.puts
+        await store.repeat_puts()
+        assert await read_visible_range(store, "db") == KEYS
 
     run(main)
 
