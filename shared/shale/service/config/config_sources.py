@@ -179,8 +179,10 @@ def _read_toml(file: Path, text: str) -> Any:
 def _read_yaml(file: Path, text: str) -> Any:
     import yaml
 
+    from shale.core.bounded_yaml import read_yaml
+
     try:
-        return yaml.safe_load(text) or {}
+        return read_yaml(text) or {}
     except yaml.YAMLError as error:
         # The text of the error quotes the line, which may hold a secret.
         mark = getattr(error, "problem_mark", None)

@@ -4,7 +4,7 @@ import copy
 import json
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import yaml
 from shale.compat.slatedb.errors import Invalid, invalid
 from shale.compat.slatedb.handles import Handle
 from shale.compat.slatedb.settings.schema import DEFAULTS, check_settings
+from shale.core.bounded_yaml import read_yaml
 
 _LOAD_PREFIX = "SLATEDB_"
 _LOAD_FILES = ("SlateDb.json", "SlateDb.toml", "SlateDb.yaml", "SlateDb.yml")
@@ -149,7 +150,12 @@ def _put(values: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _read_file(path: Path) -> Mapping[str, Any]:
-    readers = {".json": _loads, ".toml": tomllib.loads, ".yaml": yaml.safe_load, ".yml": yaml.safe_load}
+    readers: dict[str, Callable[[str], Any]] = {
+        ".json": _loads,
+        ".toml": tomllib.loads,
+        ".yaml": read_yaml,
+        ".yml": read_yaml,
+    }
     read = readers.get(path.suffix)
     if read is None:
         raise Invalid(f"Invalid error: unknown configuration file format. path=`{path}`")
@@ -157,7 +163,7 @@ def _read_file(path: Path) -> Mapping[str, Any]:
         content = read(path.read_text())
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise Invalid(f"Invalid error: invalid configuration format ({error} in {path})") from error
     if content is None:
         return {}
