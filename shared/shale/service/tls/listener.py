@@ -17,7 +17,8 @@ REFUSALS_MAX = 16
 """Connections beyond the limit whose handshake is made, so that they can be told why they are refused."""
 _ACCEPTS_PER_ROUND = 16
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_RETRY_S = 1.0
+RETRY_S = 1.0
+"""Seconds without an accept after the process had no free file descriptor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +92,7 @@ class TlsListener:
                     raise
                 # The connection would be offered again in each round of the loop until a descriptor is free.
                 self._loop.remove_reader(self._listener.fileno())
-                self._retry = self._loop.call_later(_RETRY_S, self._start)
+                self._retry = self._loop.call_later(RETRY_S, self._start)
                 return
             self._begin(connection, peer[0] if peer else "")
 

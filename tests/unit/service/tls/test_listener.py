@@ -95,7 +95,7 @@ def test_a_port_that_closes_ends_its_handshakes(loop: str, certificate: ServerCe
 def test_a_process_without_free_descriptors_accepts_later(
     loop: str, authority: Authority, certificate: ServerCertificate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_RETRY_S", 0.01)
+    monkeypatch.setattr(module, "RETRY_S", 0.01)
 
     async def scenario() -> None:
         bound = ExhaustedSocket(fileno=open_socket("127.0.0.1", 0, setting="port").detach())
