@@ -69,7 +69,9 @@ class ReplyWriter:
             with anyio.move_on_after(self._backend.options.request_timeout_s) as scope:
                 share.reduce_to(size_bytes)
                 if share.size_bytes < size_bytes:
-                    await share.take(size_bytes - share.size_bytes)
+                    # Two clients that each keep a part might wait for each other.
+                    share.reduce_to(0)
+                    await share.take(size_bytes)
             self._session.reserved.reduce_to(0)
             if scope.cancelled_caught:
                 self._abort()

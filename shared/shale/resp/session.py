@@ -175,6 +175,8 @@ class RespSession:
         """
         self.backend.calls[command.name] += 1
         self.ran[command.category] += 1
+        # Reads of an earlier command took it.  They have ended, and a read of this one may need it in another task.
+        self.backend.memory.large_values.release()
         try:
             return await command.handler(self, args)
         except RespError as refusal:
@@ -239,6 +241,7 @@ class RespSession:
     async def in_transaction(self, work: Callable[[Transaction], Awaitable[bytes]]) -> bytes:
         """Read and write in a new transaction; see ``atomically``."""
         for _ in range(ATTEMPTS_MAX):
+            self.backend.memory.large_values.release()  # of the attempt before
             transaction = await self.writer.transaction("serializable")
             try:
                 answer = await work(transaction)

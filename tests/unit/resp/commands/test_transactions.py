@@ -1,16 +1,12 @@
 """MULTI, EXEC and WATCH."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
-from shale.core.memory_account import MemoryPart
 from shale.errors import CorruptionError
 from shale.resp.options import RespOptions
 from shale.store.memory import MemoryStore
-from shale.store.port import ETag
-from tests.loop_rounds import counted_rounds
 from tests.unit.resp.harness import Harness, RespFailure, Talker, harness
 
 
@@ -290,134 +286,5 @@ def test_a_queue_has_bounds() -> None:
             with pytest.raises(RespFailure, match="too large"):
                 await say("PING")
             assert home.backend.errors["ping"] == 1
-
-    asyncio.run(scenario())
-
-
-def test_values_that_a_transaction_composes_are_limited() -> None:
-    """Each of the short commands writes a whole value."""
-    limits = RespOptions(max_value_bytes=1 << 20, max_command_bytes=2 << 20, max_inflight_bytes=2 << 20)
-
-    async def scenario() -> None:
-        async with harness(options=limits) as home:
-            say = home.talker()
-            await say("MULTI")
-            for number in range(4):
-                await say("SETRANGE", f"k{number}", 600_000, "x")
-            with pytest.raises(RespFailure, match="the values of the transaction are larger than 2097152 bytes"):
-                await say("EXEC")
-            assert await say("EXISTS", "k0", "k1", "k2", "k3") == 0
-            await say("MULTI")
-            for _ in range(4):
-                await say("SETRANGE", "k", 600_000, "x")
-            assert await say("EXEC") == [600_001] * 4
-
-    asyncio.run(scenario())
-
-
-class SlowCommits(MemoryStore):
-    """A store whose writes wait, when the test says so."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_open = asyncio.Event()
-        self.is_open.set()
-
-    async def put(self, key: str, *args: Any, **options: Any) -> ETag | None:
-        await self.is_open.wait()
-        return await super().put(key, *args, **options)
-
-
-def test_values_that_transactions_compose_are_limited_together_until_their_commits() -> None:
-    limits = RespOptions(max_value_bytes=1 << 20, max_command_bytes=2 << 20, max_inflight_bytes=2 << 20)
-
-    async def scenario() -> None:
-        store = SlowCommits()
-        sizes = {"l0_sst_size_bytes": 1 << 20, "max_unflushed_bytes": 2 << 20}
-        async with harness(store=store, options=limits, **sizes) as home:
-            store.is_open.clear()
-            try:
-                first, second = home.talker(), home.talker()
-                sets = [
-                    asyncio.create_task(home.talker()("SET", f"unflushed{number}", "x" * 900_000))
-                    for number in range(4)
-                ]
-                for say in (first, second):
-                    await say("MULTI")
-                    for number in range(2):
-                        await say("SETRANGE", f"k{number}", 900_000, "x")
-                waiting = asyncio.create_task(first("EXEC"))
-                for _ in range(100):
-                    await asyncio.sleep(0)
-                assert not waiting.done(), "its commit waits for the flush"
-                with pytest.raises(
-                    RespFailure, match="TRYAGAIN the values of running transactions need too much memory"
-                ):
-                    await second("EXEC")
-                assert home.backend.composed.size_bytes == 2 * 900_001
-            finally:
-                store.is_open.set()
-            assert await waiting == [900_001] * 2
-            assert await asyncio.gather(*sets) == ["OK"] * 4
-            assert home.backend.composed.size_bytes == 0
-            assert home.backend.memory.account.used_bytes(MemoryPart.REQUESTS) == 0
-
-    asyncio.run(scenario())
-
-
-def test_large_replies_of_a_transaction_wait_for_memory_of_their_own() -> None:
-    """The second run has it; the first one only measures them, and writes nothing."""
-
-    async def scenario() -> None:
-        async with harness() as home:
-            say = home.talker()
-            await say("SET", "a", "v" * 900_000)
-            for count, is_large in ((1, False), (3, True)):
-                await say("MULTI")
-                for _ in range(count):
-                    await say("GET", "a")
-                await say("INCR", "n")
-                answers = await say("EXEC")
-                assert [len(answer) for answer in answers[:-1]] == [900_000] * count
-                assert (say.session.reserved.size_bytes > 2 * count * 900_000) is is_large
-            assert await say("GET", "n") == b"2"
-
-    asyncio.run(scenario())
-
-
-def test_others_run_between_many_commands_of_a_transaction() -> None:
-    async def scenario() -> None:
-        async with harness() as home:
-            say = home.talker()
-            await say("MULTI")
-            for _ in range(10_240):
-                await say("GET", "a")
-            async with counted_rounds() as rounds:
-                assert await say("EXEC") == [None] * 10_240
-            assert rounds.count >= 20
-
-    asyncio.run(scenario())
-
-
-def test_replies_that_grow_between_the_runs_of_a_transaction_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        async with harness() as home:
-            say, other = home.talker(), home.talker()
-            await say("SET", "a", "v" * 900_000)
-            await say("MULTI")
-            for _ in range(3):
-                await say("GET", "a")
-            await say("INCR", "n")
-            take = say.session.reserved.take
-
-            async def take_later(size_bytes: int) -> None:
-                await other("APPEND", "a", "v")
-                await take(size_bytes)
-
-            monkeypatch.setattr(type(say.session.reserved), "take", lambda _, size_bytes: take_later(size_bytes))
-            with pytest.raises(RespFailure, match="TRYAGAIN the replies of the transaction grew"):
-                await say("EXEC")
-            assert await other("EXISTS", "n") == 0
-            assert await other("STRLEN", "a") == 900_008
 
     asyncio.run(scenario())
