@@ -52,9 +52,12 @@ async def _strlen(session: RespSession, args: list[bytes]) -> bytes:
 async def _getrange(session: RespSession, args: list[bytes]) -> bytes:
     first, last = whole_number(args[2]), whole_number(args[3])
     value = await _value(session, args[1])
+    if last < first < 0:
+        return bulk(b"")
+    # As in Redis, an end before the first byte is the first byte.
     first = max(first + len(value), 0) if first < 0 else first
-    last = last + len(value) if last < 0 else last
-    return bulk(value[first : max(last + 1, 0)])
+    last = max(last + len(value), 0) if last < 0 else last
+    return bulk(value[first : last + 1])
 
 
 async def _setrange(session: RespSession, args: list[bytes]) -> bytes:
