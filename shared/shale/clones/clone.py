@@ -8,16 +8,15 @@ the checkpoints, so that an initialized clone always pins what it borrows.  Then
 Source: docs/reference/protocol.md 10.2, 10.3, 11.3.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
 from shale.clones.clone_manifest import Source, cloned
 from shale.clones.database_catalog import DatabaseCatalog
-from shale.clones.existing_clone import require_pinned, require_resumable, verify_existing
+from shale.clones.existing_clone import require_pinned, require_resumable, require_same_range, verify_existing
 from shale.clones.own_ssts import store_own_ssts, with_distinct_ids
-from shale.clones.ranges import hull
+from shale.clones.ranges import common_range
 from shale.clones.request import CloneRequest, CloneResult, check_request
 from shale.clones.sources import resolve_source, with_checkpoint_ids
 from shale.clones.union import unite
@@ -31,7 +30,7 @@ from shale.protocol.versioned import Versioned
 from shale.protocol.visible_range import write_visible_range
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
-from shale.types import ExternalDb, KeyRange, Manifest
+from shale.types import ExternalDb, Manifest
 
 _ATTEMPTS_MAX = 4
 """A conflict means that another process started, finished or opened the clone; the next attempt sees that state."""
@@ -46,7 +45,8 @@ async def create_clone(catalog: DatabaseCatalog, request: CloneRequest) -> Clone
         LatestRecordMissing: there is no database at the path of a source.
         CheckpointMissing: a checkpoint is missing or has expired.
         AmbiguousCheckpoint: several checkpoints of a source have the name.
-        InvalidDbState: a source is half built, destroyed or incomplete; or the clone was opened before it was complete.
+        InvalidDbState: a source is half built, destroyed or incomplete; or the clone was opened before it was complete,
+            or shows other keys.
         CloneExternalDbMissing, CloneIncorrectExternalDbCheckpoint, CloneIncorrectFinalCheckpoint: there is another
             database at the path.
         InvalidCloneSourceWithWal, InvalidUnion, InvalidProjection: the sources cannot be projected or united like this.
@@ -71,18 +71,20 @@ async def _attempt(catalog: DatabaseCatalog, request: CloneRequest) -> CloneResu
         sources = with_distinct_ids([each.source for each in resolved])
         first = await catalog.env.cpu.run(partial(_first_manifest, catalog, request, sources))
         await store_own_ssts(catalog, request.path, sources, [sst for each in resolved for sst in each.built], first)
-        shown = _visible_range([each.keys for each in resolved])
+        shown = common_range([each.keys for each in resolved])
         await write_visible_range(catalog.store, request.path, shown, catalog.env.ids.uuid())
         clone = await manifests.create_new(first)
         left_out = sum(each.wal_files_left_out for each in resolved)
     elif latest.value.initialized:
         await verify_existing(catalog, latest.value, request)
+        await require_same_range(catalog, request)
         await require_pinned(catalog, latest.value)
         return CloneResult(
             path=request.path, manifest_id=latest.id, is_new=False, checkpoints=_checkpoints(latest.value, request)
         )
     else:
         await require_resumable(catalog, request, latest)
+        await require_same_range(catalog, request)
         if not request.is_union:
             await require_complete_wal(catalog.wal(request.sources[0].path), latest.value)
         clone = Stored(manifests, latest, catalog.env)
@@ -95,16 +97,6 @@ def _first_manifest(catalog: DatabaseCatalog, request: CloneRequest, sources: li
     if not request.is_union:
         return cloned(sources[0], new_uuid)
     return unite(sources, new_uuid, allow_gaps=request.allow_gaps, compact=request.compact_union)
-
-
-def _visible_range(taken: Sequence[KeyRange | None]) -> KeyRange | None:
-    """Return the keys that the clone shows: those of all sources and between them.
-
-    ``None``: all keys, if a source is not limited, or if the ranges are disjoint from the common one, so that the clone
-    is an empty database.
-    """
-    ranges = [keys for keys in taken if keys is not None]
-    return hull(ranges) if len(ranges) == len(taken) else None
 
 
 async def _finish(catalog: DatabaseCatalog, request: CloneRequest, clone: StoredManifest) -> CloneResult:

@@ -11,7 +11,7 @@ from shale.clones.clone_manifest import borrowings
 from shale.clones.database_catalog import DatabaseCatalog
 from shale.clones.own_ssts import with_distinct_ids
 from shale.clones.request import CloneRequest, CloneSource
-from shale.clones.sources import reresolve
+from shale.clones.sources import requested_range, reresolve
 from shale.clones.union import unite
 from shale.clones.wal_files import without_wal
 from shale.errors import (
@@ -22,8 +22,10 @@ from shale.errors import (
     InvalidDbState,
     ManifestMissing,
 )
+from shale.format.names import visible_range_key
 from shale.protocol.versioned import Versioned
-from shale.types import ExternalDb, KeyRange, Manifest, Ulid
+from shale.protocol.visible_range import read_visible_range
+from shale.types import EVERYTHING, ExternalDb, KeyRange, Manifest, Ulid
 
 _START_OVER = "destroy it (destroy --hard) and start over"
 
@@ -140,3 +142,20 @@ async def _source_of(catalog: DatabaseCatalog, entry: ExternalDb) -> Manifest:
     if manifest is None:
         raise ManifestMissing(checkpoint.manifest_id)
     return manifest
+
+
+async def require_same_range(catalog: DatabaseCatalog, request: CloneRequest) -> None:
+    """Check that a clone shows the keys that are requested.
+
+    Earlier releases stored the range of projected clones only: the range of one without the object is not checked.
+
+    Raises:
+        InvalidDbState: it shows others.
+        CorruptionError: its range cannot be decoded.
+    """
+    if await catalog.store.head(visible_range_key(request.path)) is None:
+        return
+    shown = await read_visible_range(catalog.store, request.path) or EVERYTHING
+    wanted = await requested_range(catalog, request) or EVERYTHING
+    if shown != wanted:
+        raise InvalidDbState(f"the clone at {request.path or '/'} shows {shown}, not {wanted}: {_START_OVER}")

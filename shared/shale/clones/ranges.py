@@ -3,7 +3,7 @@
 Source: docs/reference/protocol.md 11.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from shale.types import UNBOUNDED, Bound, BoundKind, KeyRange, SstView, excluded, included
@@ -21,6 +21,16 @@ def hull(ranges: Iterable[KeyRange]) -> KeyRange | None:
 def hull_of_views(views: Iterable[SstView]) -> KeyRange | None:
     """Return the hull of the effective ranges of views."""
     return hull(view.effective_range for view in views)
+
+
+def common_range(taken: Sequence[KeyRange | None]) -> KeyRange | None:
+    """Return the keys that the clone shows: those of all sources and between them.
+
+    ``None``: all keys, if a source is not limited, or if the ranges are disjoint from the common one, so that the clone
+    is an empty database.
+    """
+    ranges = [keys for keys in taken if keys is not None]
+    return hull(ranges) if len(ranges) == len(taken) else None
 
 
 def is_within(inner: KeyRange, outer: KeyRange) -> bool:

@@ -11,6 +11,7 @@ from shale.clones.clone_manifest import Source
 from shale.clones.database_catalog import DatabaseCatalog
 from shale.clones.own_ssts import BuiltSst, with_wal_in_l0
 from shale.clones.projection import project
+from shale.clones.ranges import common_range
 from shale.clones.request import CloneRequest, CloneSource
 from shale.clones.wal_files import files_left_out, require_complete_wal
 from shale.core.lazy_dataclass import dataclass
@@ -102,6 +103,11 @@ async def resolve_source(catalog: DatabaseCatalog, request: CloneRequest, source
     found = await _projected(catalog, request, source, checkpoint.id, manifest)
     keys = await _visible_range(catalog, request, source)
     return ResolvedSource(replace(found, own={sst.id: "" for sst in built}), left_out, built, keys)
+
+
+async def requested_range(catalog: DatabaseCatalog, request: CloneRequest) -> KeyRange | None:
+    """Return the keys that a new clone would show; ``None``: all."""
+    return common_range([await _visible_range(catalog, request, source) for source in request.sources])
 
 
 async def _visible_range(catalog: DatabaseCatalog, request: CloneRequest, source: CloneSource) -> KeyRange | None:

@@ -37,3 +37,10 @@ async def rows(store: object, path: str = "db", **options: object) -> dict[str, 
 def admin(store: object, path: str = "db", **options: object) -> shale.Admin:
     """Return the administration of a database."""
     return shale.Admin(path, store=store, **options)  # type: ignore[arg-type]
+
+
+def copied(store: MemoryStore) -> MemoryStore:
+    """Return a store with the same objects."""
+    made = MemoryStore(url=store.url)
+    made.objects.update(store.objects)
+    return made

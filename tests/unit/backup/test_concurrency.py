@@ -11,7 +11,7 @@ from shale.gc.collector import Collector
 from shale.gc.options import GcOptions, TaskOptions
 from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
-from tests.unit.backup.databases import admin, rows, write
+from tests.unit.backup.databases import admin, copied, rows, write
 from tests.unit.backup.killing_store import Countdown, KillingStore, Pause
 
 AT_ONCE = TaskOptions(min_age_s=0)
@@ -161,9 +161,3 @@ def test_two_processes_make_one_backup() -> None:
             assert all(each.expire_s for each in left), at
 
     anyio.run(main)
-
-
-def copied(store: MemoryStore) -> MemoryStore:
-    made = MemoryStore(url=store.url)
-    made.objects.update(store.objects)
-    return made

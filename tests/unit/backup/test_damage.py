@@ -9,7 +9,7 @@ from shale.backup.document import Backup
 from shale.errors import CorruptionError, NotFoundError
 from shale.format.names import visible_range_key
 from shale.store.memory import MemoryStore
-from tests.unit.backup.databases import admin, rows, write
+from tests.unit.backup.databases import admin, copied, rows, write
 from tests.unit.backup.killing_store import Countdown, Killed, KillingStore
 
 pytestmark = pytest.mark.anyio
@@ -156,9 +156,3 @@ async def test_a_damaged_plan_names_what_to_remove() -> None:
             await place.backups.delete(key)
         await at.create()
         assert (await at.verify(deep=True)).is_sound
-
-
-def copied(store: MemoryStore) -> MemoryStore:
-    made = MemoryStore(url=store.url)
-    made.objects.update(store.objects)
-    return made

@@ -5,7 +5,7 @@ import pytest
 from shale.backup.document import ObjectKind
 from shale.store.memory import MemoryStore
 from shale.store.port import ObjectStore
-from tests.unit.backup.databases import admin, rows, write
+from tests.unit.backup.databases import admin, copied, rows, write
 from tests.unit.backup.earlier_names import earlier_name, use_earlier_names
 from tests.unit.backup.killing_store import Countdown, Killed, KillingStore, Pause
 
@@ -94,10 +94,3 @@ async def test_an_interrupted_backup_of_an_earlier_release_is_continued_beside_a
             assert journaled <= {each.key for each in done.objects}
             assert (await place.verify(deep=True)).is_sound
             assert await place.unfinished() == ()
-
-
-def copied(store: MemoryStore) -> MemoryStore:
-    """Return a store with the same objects."""
-    made = MemoryStore(url=store.url)
-    made.objects.update(store.objects)
-    return made

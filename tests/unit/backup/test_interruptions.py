@@ -5,7 +5,7 @@ import pytest
 
 from shale.backup.document import ObjectKind
 from shale.store.memory import MemoryStore
-from tests.unit.backup.databases import admin, rows, write
+from tests.unit.backup.databases import admin, copied, rows, write
 from tests.unit.backup.killing_store import Countdown, Killed, KillingStore
 
 ROWS = {f"k{number}": f"value {number}" for number in range(9)}
@@ -18,13 +18,6 @@ async def database() -> MemoryStore:
         await write(store, dict(list(ROWS.items())[start : start + 3]))
     await write(store, {"wal": "row"}, flush="wal")
     return store
-
-
-def copied(store: MemoryStore) -> MemoryStore:
-    """Return a store with the same objects."""
-    made = MemoryStore(url=store.url)
-    made.objects.update(store.objects)
-    return made
 
 
 async def create(store: MemoryStore, backups: MemoryStore, countdown: Countdown) -> None:

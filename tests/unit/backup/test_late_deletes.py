@@ -9,7 +9,7 @@ from shale.backup.document import ObjectKind, seal, unseal
 from shale.errors import CorruptionError, UnavailableError
 from shale.store.memory import MemoryStore
 from shale.store.port import ObjectStore
-from tests.unit.backup.databases import admin, rows, write
+from tests.unit.backup.databases import admin, copied, rows, write
 from tests.unit.backup.killing_store import Countdown, Killed, KillingStore, Pause
 from tests.unit.backup.late_deletes import LateDeletes
 
@@ -148,10 +148,3 @@ async def make_older(backups: MemoryStore, key: str) -> None:
     fields = unseal(found.data, path=key)
     del fields["schema_version"]
     await backups.put(key, seal({**fields, "started_ms": fields["started_ms"] - 86_400_000}))
-
-
-def copied(store: MemoryStore) -> MemoryStore:
-    """Return a store with the same objects."""
-    made = MemoryStore(url=store.url)
-    made.objects.update(store.objects)
-    return made
