@@ -13,10 +13,10 @@ NESTING_MAX = 32
 class _BoundedLoader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
     """A loader that stops at the bracket that is nested too deeply."""
 
-    def fetch_flow_collection_start(self, token: Any) -> None:
+    def fetch_flow_collection_start(self, TokenClass: Any) -> None:  # noqa: N803 - the name in PyYAML
         if self.flow_level >= NESTING_MAX:
             raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=self.get_mark())
-        super().fetch_flow_collection_start(token)
+        super().fetch_flow_collection_start(TokenClass)
 
 
 def read_yaml(text: str) -> Any:
@@ -26,4 +26,8 @@ def read_yaml(text: str) -> Any:
         yaml.YAMLError: it is malformed or nested too deeply; has the place.
         ValueError: a number is too long.
     """
-    return yaml.load(text, _BoundedLoader)  # noqa: S506 - a SafeLoader
+    loader = _BoundedLoader(text)
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
