@@ -154,7 +154,9 @@ class Connection(asyncio.Protocol):
         """Flush the written replies and close the connection."""
         self._replies.is_over = True
         self._wake()
-        self._transport.close()
+        # A transport of asyncio with TLS that is closed twice cannot tell what it has not sent.
+        if not self._transport.is_closing():
+            self._transport.close()
 
     def cancel_command(self) -> None:
         """Cancel the running command, because it exceeded its time limit."""
