@@ -1,7 +1,8 @@
 """Begins a backup, or continues an interrupted one: the checkpoint, and the plan that keeps copies from a prune.
 
 A prune deletes documents first, then copies.  So a copy that an earlier backup has made is used only if that backup is
-still there once the plan is written and no prune runs: then no prune has tried to delete the copy, and none will.
+still there once the plan is written and no prune runs: then no prune has tried to delete the copy, and none will.  That
+does not hold for a prune that removes this backup itself, because it began longer ago than ``abandoned_after_ms``.
 """
 
 from collections.abc import Iterable, Sequence

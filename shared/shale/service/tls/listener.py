@@ -26,7 +26,7 @@ class HandshakeLimits:
     """Limits of handshakes that run at the same time.
 
     Args:
-        open_count: returns how many connections are open after their handshake.
+        open_count: returns how many connections are open after their handshake; default: none.
         connections_max: connections that are served, which handshakes count to; ``None``: no limit.
         per_address: handshakes of one address; ``None``: no limit.
     """
