@@ -17,6 +17,8 @@ REFUSALS_MAX = 16
 """Connections beyond the limit whose handshake is made, so that they can be told why they are refused."""
 _ACCEPTS_PER_ROUND = 16
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_BROKEN = (errno.EBADF, errno.EINVAL, errno.ENOTSOCK)
+"""Errors of the listener itself.  Linux returns others that belong to the connection, such as EPROTO (accept(2))."""
 RETRY_S = 1.0
 """Seconds without an accept after the process had no free file descriptor."""
 
@@ -88,8 +90,10 @@ class TlsListener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno not in _EXHAUSTED:
+                if error.errno in _BROKEN:
                     raise
+                if error.errno not in _EXHAUSTED:
+                    continue
                 # The connection would be offered again in each round of the loop until a descriptor is free.
                 self._loop.remove_reader(self._listener.fileno())
                 self._retry = self._loop.call_later(RETRY_S, self._start)

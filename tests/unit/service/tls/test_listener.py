@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 import socket
 import ssl
 from collections.abc import Callable
@@ -30,15 +31,16 @@ class Greeting(asyncio.Protocol):
         transport.close()
 
 
-class ExhaustedSocket(socket.socket):
-    """A listener of a process that has no free file descriptor at its first accept."""
+class FailingSocket(socket.socket):
+    """A listener whose first accept fails: no file descriptor is free, or the connection is lost already."""
 
     failures = 1
+    number = errno.EMFILE
 
     def accept(self) -> tuple[socket.socket, object]:
         if self.failures:
             self.failures -= 1
-            raise OSError(errno.EMFILE, "Too many open files")
+            raise OSError(self.number, os.strerror(self.number))
         return super().accept()
 
 
@@ -98,11 +100,31 @@ def test_a_process_without_free_descriptors_accepts_later(
     monkeypatch.setattr(module, "RETRY_S", 0.01)
 
     async def scenario() -> None:
-        bound = ExhaustedSocket(fileno=open_socket("127.0.0.1", 0, setting="port").detach())
+        bound = FailingSocket(fileno=open_socket("127.0.0.1", 0, setting="port").detach())
         port = bound.getsockname()[1]
         listener = TlsListener(bound, Greeting, certificate, HandshakeLimits())
         assert await greeting(port, authority.client()) == HELLO
         assert bound.failures == 0
+        listener.close()
+        await listener.wait_closed()
+
+    ran(loop, scenario)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("number", [errno.EPROTO, errno.ENETDOWN, errno.EPERM])
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_connection_that_is_lost_before_its_accept_is_passed_over(
+    loop: str, number: int, authority: Authority, certificate: ServerCertificate
+) -> None:
+    async def scenario() -> None:
+        reported: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        bound = FailingSocket(fileno=open_socket("127.0.0.1", 0, setting="port").detach())
+        bound.number = number
+        port = bound.getsockname()[1]
+        listener = TlsListener(bound, Greeting, certificate, HandshakeLimits())
+        assert await greeting(port, authority.client()) == HELLO
+        assert (bound.failures, reported) == (0, [])
         listener.close()
         await listener.wait_closed()
 
