@@ -86,6 +86,11 @@ def sst_copy(path: str, sst_id: Ulid, backup_id: Ulid) -> str:
     return f"{compacted_prefix(database_folder(path))}{sst_id}-{backup_id}{SST_SUFFIX}"
 
 
+def earlier_sst_copy(copy: str, sst_id: Ulid) -> str:
+    """Return the name that earlier releases give to a copy of an SST, in the folder of ``copy``."""
+    return f"{folder_of(copy)}/{sst_id}{SST_SUFFIX}"
+
+
 def hashed_copy(path: str, folder: str, name: str, sha256: str, backup_id: Ulid) -> str:
     """Return the name of a new copy whose original name can be used again; relative to the root."""
     return f"{database_folder(path)}/{folder}/{name}-{sha256[:_DIGEST_CHARACTERS]}-{backup_id}"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from shale.backup.document import Backup, BackupObject, CopyIdentity, ObjectKind
-from shale.backup.names import database_folder, folder_of, sst_copy
+from shale.backup.names import database_folder, earlier_sst_copy, folder_of, sst_copy
 from shale.core.lazy_dataclass import dataclass
 from shale.engine.wal.file import EMPTY_FILE_BYTES_MAX
 from shale.errors import InvalidRequestError, SstMissing
@@ -112,9 +112,13 @@ class KnownCopies:
 
 
 def names_to_keep(ssts: Iterable[SourceSst], known: Iterable[BackupObject]) -> tuple[str, ...]:
-    """Return the names that a prune must keep for a backup: new copies of the SSTs, and all known copies of them."""
-    wanted = {each.identity: each.copy for each in ssts}
-    return tuple(sorted({*wanted.values(), *(each.key for each in known if each.identity in wanted)}))
+    """Return the names that a prune must keep for a backup: new copies of the SSTs, and all known copies of them.
+
+    The previous release continues the backup with names of its own, and does not change the plan.
+    """
+    wanted = {each.identity: each for each in ssts}
+    new = {name for each in wanted.values() for name in (each.copy, earlier_sst_copy(each.copy, each.id))}
+    return tuple(sorted(new | {each.key for each in known if each.identity in wanted}))
 
 
 def plan_copies(ssts: Iterable[SourceSst], known: KnownCopies) -> CopyPlan:

@@ -104,6 +104,12 @@ def test_a_copy_is_known_by_what_it_is_and_not_by_its_name() -> None:
     assert plan_copies([source(1)], KnownCopies([smaller], [], {sst(1).key: 99})).copy == (source(1),)
 
 
+def test_a_prune_keeps_the_names_under_which_the_previous_release_continues_a_backup() -> None:
+    other = SourceSst(id=Ulid(2), key="", size=100, copy=sst_copy("parent", Ulid(2), Ulid(9)))
+    earlier = {sst(1).key, f"objects/parent/compacted/{Ulid(2)}.sst"}
+    assert set(names_to_keep([source(1), other], [])) == {source(1).copy, other.copy, *earlier}
+
+
 def test_the_wal_begins_with_the_last_file_that_the_last_backup_has() -> None:
     sizes = dict.fromkeys(range(1, 9), 100) | {6: 0}
     assert first_wal_file([], "db", 6, sizes) == 5, "the last file with rows before replay"
