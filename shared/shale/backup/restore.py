@@ -39,6 +39,7 @@ from shale.format.names import (
     compacted_prefix,
     compactions_prefix,
     gc_prefix,
+    parse_attempt_range_key,
     sst_key,
     visible_range_key,
     wal_prefix,
@@ -246,7 +247,8 @@ class _RestoreRun:
             stores.append((self._target.wal, wal_prefix(root)))
         for store, prefix in stores:
             for meta in await store.list(prefix):
-                if meta.key != visible_range_key(root):
+                is_range = meta.key == visible_range_key(root) or parse_attempt_range_key(root, meta.key) is not None
+                if not is_range:
                     raise InvalidDbState(f"{meta.key} is there without a manifest: restore into an empty path")
 
     def _occupied(self) -> InvalidDbState:

@@ -3,15 +3,16 @@
 The order of the steps makes a crash after any of them safe.  SSTs that the clone does not borrow come first: without a
 manifest they are garbage.  The half-built manifest is next, so that a second attempt finds the checkpoint ids.  Then
 the checkpoints, so that an initialized clone always pins what it borrows.  Then the WAL files.  The last write sets
-``initialized``.
+``initialized``.  The range has steps of its own (``attempt_range``).
 
-Source: docs/reference/protocol.md 10.2, 10.3, 11.3.
+Source: docs/reference/protocol.md 10.2, 10.3, 11, 11.3.
 """
 
 from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
+from shale.clones.attempt_range import AttemptRanges, attempt_of
 from shale.clones.clone_manifest import Source, cloned
 from shale.clones.database_catalog import DatabaseCatalog
 from shale.clones.existing_clone import require_pinned, require_resumable, require_same_range, verify_existing
@@ -23,11 +24,10 @@ from shale.clones.union import unite
 from shale.clones.wal_files import copy_files, require_complete_wal, wal_range
 from shale.errors import ObjectVersionExists
 from shale.protocol.checkpoints import create_checkpoint
-from shale.protocol.manifest_store import StoredManifest
+from shale.protocol.manifest_store import ManifestStore, StoredManifest
 from shale.protocol.markers import require_not_destroyed
 from shale.protocol.transactional import Stored
 from shale.protocol.versioned import Versioned
-from shale.protocol.visible_range import write_visible_range
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.types import ExternalDb, Manifest
@@ -53,43 +53,65 @@ async def create_clone(catalog: DatabaseCatalog, request: CloneRequest) -> Clone
     """
     check_request(request)
     request = await with_checkpoint_ids(catalog, request)
+    ranges = AttemptRanges(catalog.store, request.path)
     for attempt in range(1, _ATTEMPTS_MAX + 1):
         try:
-            return await _attempt(catalog, request)
+            return await _attempt(catalog, request, ranges)
         except ObjectVersionExists:
             if attempt == _ATTEMPTS_MAX:
                 raise
     raise AssertionError("the last attempt returns or raises")
 
 
-async def _attempt(catalog: DatabaseCatalog, request: CloneRequest) -> CloneResult:
+async def _attempt(catalog: DatabaseCatalog, request: CloneRequest, ranges: AttemptRanges) -> CloneResult:
     await require_not_destroyed(catalog.store, request.path)
     manifests = catalog.manifests(request.path)
     latest = await manifests.try_read_latest()
     if latest is None:
-        resolved = [await resolve_source(catalog, request, source) for source in request.sources]
-        sources = with_distinct_ids([each.source for each in resolved])
-        first = await catalog.env.cpu.run(partial(_first_manifest, catalog, request, sources))
-        await store_own_ssts(catalog, request.path, sources, [sst for each in resolved for sst in each.built], first)
-        shown = common_range([each.keys for each in resolved])
-        await write_visible_range(catalog.store, request.path, shown, catalog.env.ids.uuid())
-        clone = await manifests.create_new(first)
-        left_out = sum(each.wal_files_left_out for each in resolved)
-    elif latest.value.initialized:
-        await verify_existing(catalog, latest.value, request)
-        await require_same_range(catalog, request)
-        await require_pinned(catalog, latest.value)
-        return CloneResult(
-            path=request.path, manifest_id=latest.id, is_new=False, checkpoints=_checkpoints(latest.value, request)
-        )
-    else:
-        await require_resumable(catalog, request, latest)
-        await require_same_range(catalog, request)
-        if not request.is_union:
-            await require_complete_wal(catalog.wal(request.sources[0].path), latest.value)
-        clone = Stored(manifests, latest, catalog.env)
-        left_out = 0
-    return replace(await _finish(catalog, request, clone), wal_files_left_out=left_out)
+        return await _create(catalog, request, ranges, manifests)
+    if not latest.value.initialized:
+        return await _complete(catalog, request, ranges, Stored(manifests, latest, catalog.env))
+    await ranges.remove_own()
+    await verify_existing(catalog, latest.value, request)
+    await require_same_range(catalog, request)
+    await require_pinned(catalog, latest.value)
+    return CloneResult(
+        path=request.path, manifest_id=latest.id, is_new=False, checkpoints=_checkpoints(latest.value, request)
+    )
+
+
+async def _create(
+    catalog: DatabaseCatalog, request: CloneRequest, ranges: AttemptRanges, manifests: ManifestStore
+) -> CloneResult:
+    resolved = [await resolve_source(catalog, request, source) for source in request.sources]
+    sources = with_distinct_ids([each.source for each in resolved])
+    first = await catalog.env.cpu.run(partial(_first_manifest, catalog, request, sources))
+    await store_own_ssts(catalog, request.path, sources, [sst for each in resolved for sst in each.built], first)
+    attempt = attempt_of(first) or catalog.env.ids.uuid()
+    shown = await ranges.store(attempt, common_range([each.keys for each in resolved]))
+    clone = await manifests.create_new(first)
+    await ranges.publish(shown)
+    finished = await _finish(catalog, request, clone)
+    await ranges.remove_all()
+    return replace(finished, wal_files_left_out=sum(each.wal_files_left_out for each in resolved))
+
+
+async def _complete(
+    catalog: DatabaseCatalog, request: CloneRequest, ranges: AttemptRanges, half_built: StoredManifest
+) -> CloneResult:
+    """Complete the clone of an attempt that was interrupted, or that another process makes at the same time."""
+    attempt = attempt_of(half_built.value)
+    await ranges.remove_own(keep=attempt)
+    await require_resumable(catalog, request, half_built.current)
+    shown = await ranges.read(attempt)
+    await require_same_range(catalog, request, shown)
+    if not request.is_union:
+        await require_complete_wal(catalog.wal(request.sources[0].path), half_built.value)
+    if shown is not None:
+        await ranges.publish(shown)
+    finished = await _finish(catalog, request, half_built)
+    await ranges.remove_all()
+    return finished
 
 
 def _first_manifest(catalog: DatabaseCatalog, request: CloneRequest, sources: list[Source]) -> Manifest:

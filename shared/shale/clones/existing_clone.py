@@ -24,7 +24,7 @@ from shale.errors import (
 )
 from shale.format.names import visible_range_key
 from shale.protocol.versioned import Versioned
-from shale.protocol.visible_range import read_visible_range
+from shale.protocol.visible_range import decode_visible_range
 from shale.types import EVERYTHING, ExternalDb, KeyRange, Manifest, Ulid
 
 _START_OVER = "destroy it (destroy --hard) and start over"
@@ -144,18 +144,25 @@ async def _source_of(catalog: DatabaseCatalog, entry: ExternalDb) -> Manifest:
     return manifest
 
 
-async def require_same_range(catalog: DatabaseCatalog, request: CloneRequest) -> None:
+async def require_same_range(catalog: DatabaseCatalog, request: CloneRequest, stored: bytes | None = None) -> None:
     """Check that a clone shows the keys that are requested.
 
     Earlier releases stored the range of projected clones only: the range of one without the object is not checked.
+
+    Args:
+        stored: what the attempt of a half-built clone has stored; by default the range of the clone counts.
 
     Raises:
         InvalidDbState: it shows others.
         CorruptionError: its range cannot be decoded.
     """
-    if await catalog.store.head(visible_range_key(request.path)) is None:
-        return
-    shown = await read_visible_range(catalog.store, request.path) or EVERYTHING
+    key = visible_range_key(request.path)
+    if stored is None:
+        found = await catalog.store.get(key)
+        if found is None:
+            return
+        stored = bytes(found.data)
+    shown = decode_visible_range(stored, path=key)
     wanted = await requested_range(catalog, request) or EVERYTHING
     if shown != wanted:
         raise InvalidDbState(f"the clone at {request.path or '/'} shows {shown}, not {wanted}: {_START_OVER}")

@@ -4,6 +4,9 @@
 canonical form of a name is ever read: a collector that trusted ``7.manifest`` to mean id 7 would delete another object.
 """
 
+import re
+from uuid import UUID
+
 from shale.types import U64_MAX, CompactionsId, ManifestId, Ulid, WalId
 
 MANIFEST_SUFFIX = ".manifest"
@@ -12,6 +15,7 @@ SST_SUFFIX = ".sst"
 RECORD_SUFFIX = ".json"
 PREFLIGHT_FOLDER = ".shale-preflight"
 _ID_DIGITS = 20
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def below(root: str, name: str) -> str:
@@ -85,8 +89,13 @@ def boundary_key(root: str, resource: str) -> str:
 
 
 def visible_range_key(root: str) -> str:
-    """Return the key of the range that a projected clone shows."""
+    """Return the key of the range that a clone shows."""
     return f"{gc_prefix(root)}visible_range"
+
+
+def attempt_range_key(root: str, attempt: UUID) -> str:
+    """Return the key of the range of one attempt to create a clone."""
+    return f"{visible_range_key(root)}_{attempt}"
 
 
 def deleting_key(root: str) -> str:
@@ -127,6 +136,14 @@ def parse_compaction_record_key(root: str, key: str) -> Ulid | None:
     """Return the id of the compaction in a listed key; ``None`` unless it is what ``compaction_record_key`` gives."""
     stem = _stem(key, compaction_records_prefix(root), RECORD_SUFFIX)
     return None if stem is None else Ulid.parse(stem)
+
+
+def parse_attempt_range_key(root: str, key: str) -> UUID | None:
+    """Return the id of the attempt in a listed key; ``None`` unless the key is what ``attempt_range_key`` gives."""
+    stem = _stem(key, f"{visible_range_key(root)}_", "")
+    if stem is None or _UUID.fullmatch(stem) is None:
+        return None
+    return UUID(stem)
 
 
 def _stem(key: str, prefix: str, suffix: str) -> str | None:

@@ -6,7 +6,7 @@ process with it: writes outside of the range and reads wholly outside of it are 
 
 A clone that shows all keys has the object, too.  It is created or replaced on a condition and never removed, and each
 attempt writes its own id, so that equal ranges have different etags.  Thus a late duplicate of the put of an earlier
-attempt at the same path changes nothing.
+attempt at the same path changes nothing.  Which of several attempts writes it: ``shale.clones.attempt_range``.
 
 Source: docs/reference/protocol.md 11.
 """
@@ -64,18 +64,27 @@ async def read_visible_range(store: ObjectStore, root: str) -> KeyRange | None:
 
 
 async def write_visible_range(store: ObjectStore, root: str, keys: KeyRange | None, attempt: UUID) -> None:
-    """Store the range of a clone that has no manifest yet, instead of that of an earlier attempt.
+    """Store the range of a database that is restored, instead of that of an earlier attempt.
 
     Args:
-        store: where the clone is.
-        root: the path of the clone.
+        store: where the database is.
+        root: the path of the database.
         keys: the range; ``None``: all keys.
         attempt: a new id.
 
     Raises:
         UnavailableError: other processes store other ranges at the same time.
     """
-    key, data = visible_range_key(root), encode_visible_range(EVERYTHING if keys is None else keys, attempt)
+    await store_visible_range(store, root, encode_visible_range(EVERYTHING if keys is None else keys, attempt))
+
+
+async def store_visible_range(store: ObjectStore, root: str, data: bytes) -> None:
+    """Store an encoded range, instead of that of another attempt.
+
+    Raises:
+        UnavailableError: other processes store other ranges at the same time.
+    """
+    key = visible_range_key(root)
     for _ in range(_TRIES_MAX):
         found = await store.get(key)
         # An equal range of another attempt is replaced, too: a put that waits for its etag could still come.

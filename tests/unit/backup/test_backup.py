@@ -1,11 +1,13 @@
 """Backups and restores on stores in memory."""
 
+from uuid import UUID
+
 import pytest
 
 import shale
 from shale.backup.document import ObjectKind
 from shale.errors import CorruptionError, InvalidDbState, InvalidRequestError, NotFoundError
-from shale.format.names import compacted_prefix, manifest_prefix
+from shale.format.names import attempt_range_key, compacted_prefix, manifest_prefix, visible_range_key
 from shale.store.memory import MemoryStore
 from tests.unit.backup.databases import admin, rows, write
 
@@ -290,6 +292,16 @@ async def test_remains_of_a_lost_database_are_not_mixed_with_a_restored_one(stor
         await restored(main, backups)
     await restored(main, backups, "db-restored")
     assert await rows(main, "db-restored") == ROWS
+
+
+async def test_remains_of_a_clone_that_was_given_up_do_not_forbid_a_restore(stores):
+    main, backups, _ = stores
+    await write(main, ROWS)
+    await created(main, backups)
+    for key in (visible_range_key("new"), attempt_range_key("new", UUID(int=1))):
+        await main.put(key, b"{}")
+    await restored(main, backups, "new")
+    assert await rows(main, "new") == ROWS
 
 
 async def test_backups_of_several_databases_share_a_place(stores):

@@ -1,5 +1,7 @@
 """Names: those we write, and those we accept in listings."""
 
+from uuid import UUID
+
 import pytest
 
 from shale.format import names
@@ -47,3 +49,13 @@ def test_names_of_every_kind_are_read_back() -> None:
     assert names.parse_wal_key("", names.wal_key("", 9)) == 9
     assert names.parse_compactions_key("db", names.compactions_key("db", 9)) == 9
     assert names.parse_compactions_key("db", names.manifest_key("db", 9)) is None
+
+
+def test_the_range_of_an_attempt_lies_beside_that_of_the_clone() -> None:
+    attempt = UUID(int=0xAB)
+    key = names.attempt_range_key("db", attempt)
+    assert key == f"{names.visible_range_key('db')}_00000000-0000-0000-0000-0000000000ab"
+    assert names.parse_attempt_range_key("db", key) == attempt
+    for other in (names.visible_range_key("db"), key.upper(), f"{key}0", f"{key}#1", key.replace("-", ""), f"a{key}"):
+        assert names.parse_attempt_range_key("db", other) is None
+    assert names.parse_attempt_range_key("db", key.replace("ab", "AB")) is None

@@ -16,6 +16,7 @@ from shale.format.names import (
     destroyed_key,
     gc_prefix,
     manifest_prefix,
+    parse_attempt_range_key,
     parse_compaction_record_key,
     parse_compactions_key,
     parse_manifest_key,
@@ -112,7 +113,7 @@ class Listing:
         elif (compactions_id := parse_compactions_key(self.root, meta.key)) is not None:
             self.compactions.append(ListedVersion(compactions_id, meta.size))
         elif parse_compaction_record_key(self.root, meta.key) is None:
-            return self._take_wal(meta)
+            return parse_attempt_range_key(self.root, meta.key) is not None or self._take_wal(meta)
         return True
 
     def _take_wal(self, meta: ObjectMeta) -> bool:
