@@ -82,7 +82,7 @@ class BackupAdmin:
 
         Raises:
             LatestRecordMissing: there is no database.
-            InvalidDbState: it is half built or destroyed, or a prune of the backups runs.
+            InvalidDbState: it is half built or destroyed, a prune of the backups runs, or one has removed this backup.
             InvalidRequestError: its WAL is in another store or backend than was given.
             CheckpointMissing, AmbiguousCheckpoint: there is not exactly one such checkpoint.
             CorruptionError: the database lacks an object, or a document of the backup store is damaged.
@@ -225,9 +225,12 @@ class BackupAdmin:
         Args:
             keep: of each database, keep this many of the newest backups.
             older_than: only remove backups that began longer ago.
-            abandoned_after: also remove backups in progress that began longer ago.
+            abandoned_after: also remove backups in progress that began longer ago; one that still runs fails.
             break_lock: continue although another prune seems to run, because it was killed.
             on_deleted: called with the objects deleted so far, and their total.
+
+        Returns:
+            What was deleted: less than planned, if a backup was completed meanwhile.
 
         Raises:
             InvalidRequestError: neither ``keep`` nor ``older_than`` was given.

@@ -1,7 +1,8 @@
 """The place of backups in an object store: documents, backups in progress, copies, and the lock of a prune."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -24,10 +25,20 @@ from shale.backup.prune_lock import acquire_lock, break_locks, find_lock, releas
 from shale.concurrency.gather import gather
 from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
-from shale.errors import AlreadyExists, CorruptionError, InvalidDbState, NotFoundError, ShaleError
+from shale.errors import (
+    AlreadyExists,
+    CorruptionError,
+    InvalidDbState,
+    NotFoundError,
+    Precondition,
+    ShaleError,
+    UnavailableError,
+)
 from shale.format.names import below
-from shale.store.port import CREATE, LIST_PAGE, OVERWRITE, GetResult, ObjectStore, PutMode
+from shale.store.port import CREATE, LIST_PAGE, OVERWRITE, GetResult, ObjectStore, Update
 from shale.types import Ulid
+
+_TRIES_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,13 +91,13 @@ class BackupStore:
         found = (names.parse_document_key(self.root, meta.key) for meta in listed)
         return sorted(each for each in found if each is not None)
 
-    async def backups(self) -> tuple[Backup, ...]:
-        """Read all complete backups, oldest first.
+    async def backups(self, known: Collection[Ulid] = ()) -> tuple[Backup, ...]:
+        """Read all complete backups but the ``known`` ones, oldest first.
 
         Raises:
             CorruptionError: a document is damaged.
         """
-        ids = await self.ids()
+        ids = [each for each in await self.ids() if each not in known]
         read = await gather([partial(self.try_read, each) for each in ids]) if ids else []
         return tuple(each for each in read if each is not None)
 
@@ -117,6 +128,9 @@ class BackupStore:
         """Write the document of a backup, which completes it; return the stored one.
 
         Another process may have completed the same backup first: its document is as good.
+
+        Raises:
+            NotFoundError: that document has been removed.
         """
         try:
             await self.store.put(names.document_key(self.root, backup.id), encode_backup(backup), mode=CREATE)
@@ -162,22 +176,36 @@ class BackupStore:
         Raises:
             InvalidDbState: a prune runs, which may have read the plans before.
         """
-        await self._write_plan(plan, CREATE)
+        await self.store.put(names.plan_key(self.root, plan.plan_id), _encode_plan(plan), mode=CREATE)
+        await self.require_no_prune()
 
-    async def extend(self, plan: UnfinishedBackup) -> None:
-        """Write the plan of a backup that is resumed, which needs more copies than before.
+    async def resume(self, plan: UnfinishedBackup) -> None:
+        """Add what a backup that is resumed needs to its plan, which keeps it from prunes as after ``start``.
+
+        Nothing is written if the plan is gone: a plan that a prune has removed must not come back.
 
         Raises:
             InvalidDbState: see ``start``.
+            UnavailableError: other processes change the plan at the same time.
         """
-        await self._write_plan(plan, OVERWRITE)
-
-    async def _write_plan(self, plan: UnfinishedBackup, mode: PutMode) -> None:
-        plain = ("started_ms", "source", "path", "owns_checkpoint", "manifest_id")
-        body = {name: getattr(plan, name) for name in plain}
-        body |= {"checkpoint_id": str(plan.checkpoint_id), "ssts": list(plan.ssts)}
-        await self.store.put(names.plan_key(self.root, plan.plan_id), seal(body), mode=mode)
+        await self._extend(plan)
         await self.require_no_prune()
+
+    async def _extend(self, plan: UnfinishedBackup) -> None:
+        key = names.plan_key(self.root, plan.plan_id)
+        for _ in range(_TRIES_MAX):
+            found = await self.store.get(key)
+            if found is None:
+                return
+            stored = self._parse_unfinished(plan.plan_id, found, ())
+            ssts = tuple(sorted({*stored.ssts, *plan.ssts}))
+            if ssts == stored.ssts:
+                return
+            mode = OVERWRITE if found.meta.etag is None else Update(found.meta.etag)
+            with suppress(Precondition):
+                await self.store.put(key, _encode_plan(replace(stored, ssts=ssts)), mode=mode)
+                return
+        raise UnavailableError(f"{key} is changed by other processes: run this again")
 
     async def has_plan(self, plan_id: Ulid) -> bool:
         """Return whether a backup is in progress still."""
@@ -261,6 +289,12 @@ def advice(what: str) -> Iterator[None]:
         yield
     except CorruptionError as error:
         raise CorruptionError(f"{error.message}; {what}", path=error.path) from error
+
+
+def _encode_plan(plan: UnfinishedBackup) -> bytes:
+    plain = ("started_ms", "source", "path", "owns_checkpoint", "manifest_id")
+    body = {name: getattr(plan, name) for name in plain}
+    return seal({**body, "checkpoint_id": str(plan.checkpoint_id), "ssts": list(plan.ssts)})
 
 
 def _objects(data: memoryview, path: str) -> list[Any]:

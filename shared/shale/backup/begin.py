@@ -1,8 +1,9 @@
 """Begins a backup, or continues an interrupted one: the checkpoint, and the plan that keeps copies from a prune.
 
 A prune deletes documents first, then copies.  So a copy that an earlier backup has made is used only if that backup is
-still there once the plan is written and no prune runs: then no prune has tried to delete the copy, and none will.  That
-does not hold for a prune that removes this backup itself, because it began longer ago than ``abandoned_after_ms``.
+still there once the plan is written and no prune runs: then no prune has tried to delete the copy, and none will while
+the plan is there.  A prune can remove the plan itself, because the backup began longer ago than ``abandoned_after_ms``.
+Then the backup fails when it is resumed, or at its end (``shale.backup.complete``).
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,12 +11,13 @@ from dataclasses import replace
 from uuid import UUID
 
 from shale.backup.backup_store import BackupStore, UnfinishedBackup
+from shale.backup.complete import require_in_progress
 from shale.backup.copying import CONCURRENCY
 from shale.backup.document import Backup, BackupObject, ObjectKind
 from shale.backup.planner import SourceSst, folders, names_to_keep, owners, source_ssts
 from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
-from shale.errors import ManifestMissing
+from shale.errors import CheckpointMissing, ManifestMissing
 from shale.protocol.checkpoints import create_checkpoint, release_checkpoints, renew_checkpoint, resolve_checkpoint
 from shale.protocol.manifest_store import ManifestStore, StoredManifest
 from shale.store.port import ObjectStore
@@ -89,13 +91,17 @@ async def begin_backup(
     """Write the plan of a new backup, or take that of an interrupted one.
 
     Raises:
-        InvalidDbState: a prune runs.
+        InvalidDbState: a prune runs, or has removed the interrupted backup.
         SstMissing, ManifestMissing: the database lacks an object.
     """
     earlier = await target.backups()
     old, expired = await _unfinished(source, target, options, stored, {each.id for each in earlier})
     if old is not None and old.owns_checkpoint:
-        await renew_checkpoint(stored, source.env, old.checkpoint_id, lifetime_ms=CHECKPOINT_LIFETIME_MS)
+        try:
+            await renew_checkpoint(stored, source.env, old.checkpoint_id, lifetime_ms=CHECKPOINT_LIFETIME_MS)
+        except CheckpointMissing:
+            # Another process has completed it meanwhile, or it has expired: it cannot be continued a second time.
+            return await begin_backup(source, target, options, stored)
     plan = old if old is not None else await _new_plan(source, options, stored)
     manifest = await _read_manifest(source.manifests, plan.manifest_id)
     ssts = await _list_ssts(source, manifest, plan.plan_id)
@@ -104,11 +110,9 @@ async def begin_backup(
     plan = replace(plan, ssts=tuple(sorted({*plan.ssts, *names_to_keep(ssts, known)})))
     if old is None:
         await target.start(plan)
-    elif plan.ssts != old.ssts:
-        await target.extend(plan)
     else:
-        await target.require_no_prune()
-    if old is not None:
+        await target.resume(plan)
+        await require_in_progress(target, plan.plan_id)
         log.info(Event.BACKUP_RESUMED, backup_id=str(plan.plan_id), objects=len(plan.copied))
     plan = await _adopt(target, plan, expired)
     left = frozenset(await target.ids())

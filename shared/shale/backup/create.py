@@ -2,8 +2,8 @@
 
 A checkpoint keeps the state.  The plan comes first, which keeps the copies from a prune.  Then the small objects: the
 manifest, and the WAL files, which the database may delete soon.  Then the SSTs that the backup store does not have.
-Then all copies are listed once more.  The document is last.  Until then the backup is not visible, and another call
-continues it.
+Then all copies are listed once more.  The document is last (``shale.backup.complete``).  Until then the backup is not
+visible, and another call continues it.
 
 WAL files after those that the manifest knows are copied, too, so a backup has all rows that were durable at its start.
 With ``keep_wal``, files before them are copied if no file is missing since the last backup: then a restore reaches
@@ -15,6 +15,7 @@ from functools import partial
 
 from shale.backup.backup_store import BackupStore
 from shale.backup.begin import BackupSource, BegunBackup, CreateOptions, begin_backup, clean_up
+from shale.backup.complete import complete_backup, require_in_progress
 from shale.backup.copying import ObjectReader, OnProgress, Progress, copy_object, digest_bytes, for_each
 from shale.backup.document import Backup, BackupObject, ObjectKind
 from shale.backup.journal import Journal
@@ -43,7 +44,7 @@ async def create_backup(
 
     Raises:
         LatestRecordMissing: there is no database.
-        InvalidDbState: it is half built or destroyed, or a prune runs.
+        InvalidDbState: it is half built or destroyed, or a prune runs, or has removed this backup.
         InvalidRequestError: its WAL is in another store, which was not given.
         AmbiguousCheckpoint: see ``resolve_checkpoint``.
         SstMissing, WalTruncated, ManifestMissing: the database lacks an object.
@@ -89,7 +90,8 @@ class _BackupRun:
         await self._require_all(objects)
         complete = {found.key for each in self._begun.earlier for found in each.objects}
         added = [each for each in objects if each.key not in complete]
-        backup = await self._target.create(
+        backup = await complete_backup(
+            self._target,
             Backup(
                 id=self._plan.plan_id,
                 started_ms=self._plan.started_ms,
@@ -103,7 +105,7 @@ class _BackupRun:
                 objects=objects,
                 copied_objects=len(added),
                 copied_bytes=sum(each.size for each in added),
-            )
+            ),
         )
         log.info(Event.BACKUP_CREATED, backup_id=str(backup.id), objects=len(objects), bytes=backup.copied_bytes)
         await clean_up(self._target, self._stored, self._plan)
@@ -209,10 +211,12 @@ class _BackupRun:
         """Check that all copies are there.
 
         Raises:
-            CorruptionError: one is not: another process has deleted or changed it.
+            InvalidDbState: a prune has removed this backup.
+            CorruptionError: one is not there: another process has deleted or changed it.
         """
         lost = lost_copies(objects, await self._target.present())
         if lost:
+            await require_in_progress(self._target, self._plan.plan_id)
             raise CorruptionError(
                 f"{len(lost)} copies are missing or have another size, such as this one: another process changes the "
                 "backup store; run this again",

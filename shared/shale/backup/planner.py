@@ -288,6 +288,25 @@ def plan_prune(
     )
 
 
+def without_completed(plan: PrunePlan, later: Iterable[Backup]) -> PrunePlan:
+    """Return what is left to delete after backups were completed that the prune took for abandoned ones.
+
+    Args:
+        plan: what the prune wanted to delete.
+        later: backups that are not in ``plan`` and are complete, now that it has removed the plans of abandoned ones.
+    """
+    new = tuple(later)
+    completed = {each.id for each in (*plan.kept, *plan.removed, *new)}
+    needed = {found.key for each in new for found in each.objects}
+    return replace(
+        plan,
+        kept=tuple(sorted((*plan.kept, *new), key=lambda each: each.id)),
+        unfinished=tuple(each for each in plan.unfinished if each.id not in completed),
+        abandoned=tuple(each for each in plan.abandoned if each.id not in completed),
+        objects=tuple((name, size) for name, size in plan.objects if name not in needed),
+    )
+
+
 def _removable(backups: Sequence[Backup], rules: PruneRules, now_ms: int) -> Iterable[Backup]:
     by_path: defaultdict[str, list[Backup]] = defaultdict(list)
     for each in sorted(backups, key=lambda backup: backup.id, reverse=True):

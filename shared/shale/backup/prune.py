@@ -2,12 +2,16 @@
 
 The order makes an interruption harmless: first the documents, then the copies.  The lock keeps new backups from using
 copies that are about to be deleted (``BackupStore.require_no_prune``).
+
+A backup that seems abandoned may still run, and may be completed meanwhile.  So its plan is removed first, then the new
+documents are read, and what they name is kept.  A backup whose document comes later finds its plan gone
+(``shale.backup.complete``).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from shale.backup.backup_store import BackupStore
-from shale.backup.planner import PrunePlan, PruneRules, plan_prune
+from shale.backup.planner import PrunePlan, PruneRules, plan_prune, without_completed
 from shale.env import Env
 from shale.errors import ShaleError, UnavailableError
 from shale.store.port import LIST_PAGE
@@ -37,7 +41,7 @@ async def prune(
     break_lock: bool = False,
     on_deleted: Callable[[int, int], None] | None = None,
 ) -> PrunePlan:
-    """Delete what ``plan`` returns, under the lock; return the plan.
+    """Delete what ``plan`` returns, under the lock; return what was deleted.
 
     Args:
         store: the backups.
@@ -46,6 +50,9 @@ async def prune(
         break_lock: remove the locks of prunes that were killed.
         on_deleted: called with the objects deleted so far, and their total.
 
+    Returns:
+        The plan, without backups that were completed meanwhile, and without their copies.
+
     Raises:
         InvalidDbState: another prune runs.
         UnavailableError: objects could not be deleted; the next prune tries again.
@@ -53,22 +60,36 @@ async def prune(
     """
     lock_id = await store.lock(break_lock=break_lock)
     try:
-        planned = await plan(store, rules, env)
-        for backup in planned.removed:
-            await store.delete_document(backup.id)
-        for abandoned in planned.abandoned:
-            await store.finish(abandoned.id)
-        names = [name for name, _ in planned.objects]
-        errors: dict[str, ShaleError] = {}
-        for start in range(0, len(names), LIST_PAGE):
-            page = names[start : start + LIST_PAGE]
-            errors |= await store.delete_copies(page)
-            if on_deleted is not None:
-                on_deleted(start + len(page), len(names))
+        done = await _remove_backups(store, await plan(store, rules, env))
+        errors = await _delete_copies(store, [name for name, _ in done.objects], on_deleted)
     finally:
         await store.unlock(lock_id)
-    log.info(Event.BACKUP_PRUNED, backups=len(planned.removed), objects=len(names), bytes=planned.size)
+    log.info(Event.BACKUP_PRUNED, backups=len(done.removed), objects=len(done.objects), bytes=done.size)
     if errors:
         name, error = next(iter(errors.items()))
-        raise UnavailableError(f"{len(errors)} of {len(names)} objects were not deleted, such as {name}: {error}")
-    return planned
+        raise UnavailableError(
+            f"{len(errors)} of {len(done.objects)} objects were not deleted, such as {name}: {error}"
+        )
+    return done
+
+
+async def _remove_backups(store: BackupStore, planned: PrunePlan) -> PrunePlan:
+    """Remove documents, and the plans of abandoned backups; return what is left to delete."""
+    for backup in planned.removed:
+        await store.delete_document(backup.id)
+    for abandoned in planned.abandoned:
+        await store.finish(abandoned.id)
+    known = {each.id for each in (*planned.kept, *planned.removed)}
+    return without_completed(planned, await store.backups(known))
+
+
+async def _delete_copies(
+    store: BackupStore, copies: Sequence[str], on_deleted: Callable[[int, int], None] | None
+) -> dict[str, ShaleError]:
+    errors: dict[str, ShaleError] = {}
+    for start in range(0, len(copies), LIST_PAGE):
+        page = copies[start : start + LIST_PAGE]
+        errors |= await store.delete_copies(page)
+        if on_deleted is not None:
+            on_deleted(start + len(page), len(copies))
+    return errors

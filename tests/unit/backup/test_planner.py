@@ -19,6 +19,7 @@ from shale.backup.planner import (
     plan_copies,
     plan_prune,
     source_ssts,
+    without_completed,
 )
 from shale.crypto.key_names import key_name_of
 from shale.errors import CorruptionError, InvalidRequestError, SstMissing
@@ -148,6 +149,23 @@ def test_a_prune_keeps_what_remaining_backups_and_those_in_progress_need() -> No
     assert plan.abandoned == (running,)
     assert {name for name, _ in plan.objects} >= {sst(9).key, "objects/db/wal/held", backups[0].manifest.key}
     assert plan.size == sum(present[name] for name, _ in plan.objects)
+
+
+def test_a_prune_deletes_no_copy_of_a_backup_that_was_completed_since_it_was_planned() -> None:
+    old, new, gone = backup_of(1, sst(1)), backup_of(2, sst(1), sst(2)), Ulid(9)
+    present = {each.key: each.size for backup in (old, new) for each in backup.objects} | {sst(9).key: 5}
+    running = [
+        Unfinished(id=each, path="db", started_ms=0, keys=frozenset({sst(2).key, sst(9).key}))
+        for each in (new.id, gone)
+    ]
+    rules = PruneRules(keep=1, abandoned_after_ms=0)
+    plan = plan_prune([old], running, present, rules, DAY_MS)
+    assert {name for name, _ in plan.objects} == {new.manifest.key, sst(2).key, sst(9).key}
+    assert plan.abandoned == tuple(running)
+    done = without_completed(plan, [new])
+    assert done.objects == ((sst(9).key, 5),)
+    assert (done.kept, done.removed, done.abandoned) == ((old, new), (), (running[1],))
+    assert without_completed(plan, []) == plan
 
 
 def test_both_rules_of_a_prune_must_allow_a_removal() -> None:
