@@ -77,11 +77,19 @@ class Engine:
         """Run a command of compose, with further variables."""
         return self._call([*self._compose, *args], env)
 
+    def logs(self, container: str) -> str:
+        """Return what a container has printed; logs of daemons are on the error stream."""
+        done = self._done([self._docker, "logs", container], {})
+        return done.stdout + done.stderr
+
     def _call(self, command: list[str], env: dict[str, str]) -> str:
+        return self._done(command, env).stdout
+
+    def _done(self, command: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(command, cwd=REPOSITORY, env=self.env | env, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise CheckError(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-        return done.stdout
+        return done
 
     def up(self, *services: str) -> float:
         """Start services, or all; return the seconds until everything is healthy."""
