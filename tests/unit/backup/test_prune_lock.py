@@ -1,8 +1,12 @@
 """The locks of a prune: of this release, and the one lock that earlier releases know."""
 
+import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from shale.backup.backup_store import BackupStore
@@ -10,10 +14,15 @@ from shale.backup.planner import PruneRules
 from shale.backup.prune import prune
 from shale.errors import InvalidDbState, UnavailableError
 from shale.store.memory import MemoryStore
+from shale.store.options import RetryPolicy
 from shale.store.port import OVERWRITE, ObjectMeta
+from shale.store.retry import RetryingStore
+from shale.testing.faulty_store import Fault, FaultyStore, Rule
+from shale.testing.virtual_loop import VirtualLoop
 from tests.unit.backup.databases import environment
 from tests.unit.backup.killing_store import Countdown, Killed, KillingStore
 from tests.unit.backup.late_deletes import LateDeletes
+from tests.unit.engine.write.timing import in_virtual_time
 
 pytestmark = pytest.mark.anyio
 ALL = PruneRules(keep=0)
@@ -129,4 +138,86 @@ async def test_a_lock_is_removed_if_the_others_cannot_be_listed() -> None:
     store = Unavailable()
     with pytest.raises(UnavailableError):
         await place(store).lock(break_lock=False)
+    assert not store.objects
+
+
+class Cancelling(Countdown):
+    """Cancels the process at one request, before its effect or after it; every request waits."""
+
+    def __init__(self, at: int | None, scope: anyio.CancelScope, *, after_effect: bool) -> None:
+        super().__init__()
+        self._at, self._scope, self._is_after = at, scope, after_effect
+
+    async def send(self, effect: Callable[[], Awaitable[Any]]) -> Any:
+        self.requests += 1
+        is_last = self.requests == self._at
+        result = await effect() if self._is_after or not is_last else None
+        if is_last:
+            self._scope.cancel()
+        await anyio.lowlevel.checkpoint()
+        return result
+
+
+async def cancelled_prune(at: int | None, *, after_effect: bool) -> tuple[MemoryStore, int]:
+    """Cancel a prune at one request; return what it leaves, and how many requests it sends."""
+    store = MemoryStore()
+    with anyio.CancelScope() as scope:
+        countdown = Cancelling(at, scope, after_effect=after_effect)
+        await prune(place(KillingStore(store, countdown)), ALL, environment())
+    assert scope.cancelled_caught == (at is not None)
+    return store, countdown.requests
+
+
+@pytest.mark.parametrize("after_effect", [False, True], ids=["before", "after"])
+async def test_a_prune_that_is_cancelled_at_any_request_leaves_no_lock(after_effect: bool) -> None:
+    _, requests = await cancelled_prune(None, after_effect=after_effect)
+    for at in range(1, requests + 1):
+        store, _ = await cancelled_prune(at, after_effect=after_effect)
+        assert not store.objects, at
+
+
+def test_a_cancelled_prune_waits_for_its_lock_for_a_limited_time() -> None:
+    async def scenario(loop: VirtualLoop) -> None:
+        faulty = FaultyStore(MemoryStore(), random.Random(1))
+        with anyio.move_on_after(1) as scope:
+            faulty.add(Rule(op="list", key_contains="in-progress", delay_before_s=10))
+            faulty.add(Rule(op="delete", times=9, delay_before_s=1e6))
+            await prune(place(faulty), ALL, environment())
+        assert scope.cancelled_caught
+        assert 1 < loop.time() < 60
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.parametrize("key", ["prune-locks/", "prune.lock"])
+async def test_a_lock_whose_answer_is_lost_belongs_to_the_prune_that_wrote_it(key: str) -> None:
+    """The store keeps no metadata, so a repeated create meets the first one."""
+    store = MemoryStore(supports_attributes=False)
+    faulty = FaultyStore(store, random.Random(1))
+    faulty.add(Rule(fault=Fault.AFTER, op="put", key_contains=key))
+    policy = RetryPolicy(first_delay_s=0)
+    lock = await place(RetryingStore(faulty, environment(), policy)).lock(break_lock=False)
+    assert await refuses_all(store)
+    await place(store).unlock(lock)
+    assert not store.objects
+
+
+@pytest.mark.parametrize("key", ["prune-locks/", "prune.lock"])
+async def test_a_lock_that_may_have_been_written_is_removed(key: str) -> None:
+    store = MemoryStore()
+    faulty = FaultyStore(store, random.Random(1))
+    faulty.add(Rule(fault=Fault.AFTER, op="put", key_contains=key))
+    with pytest.raises(UnavailableError):
+        await place(faulty).lock(break_lock=False)
+    assert not store.objects
+
+
+async def test_the_end_of_a_prune_whose_lock_was_broken_leaves_the_lock_of_the_next_one() -> None:
+    store = MemoryStore()
+    broken = await place(store, 1).lock(break_lock=False)
+    lock = await place(store, 2).lock(break_lock=True)
+    await place(store, 1).unlock(broken)
+    assert EARLIER in store.objects
+    assert await refuses_all(store)
+    await place(store, 2).unlock(lock)
     assert not store.objects
