@@ -170,6 +170,16 @@ async def test_a_clone_is_complete_although_the_objects_cannot_be_deleted() -> N
         assert (report.findings, report.orphan_totals) == ((), {})
 
 
+async def test_a_destroyed_clone_leaves_no_object_of_an_attempt() -> None:
+    store = MemoryStore(url="memory://main/")
+    await write(store, {"b": "1", "n": "2"})
+    await create(store)
+    await store.put(attempt_range_key("clone", OTHER), encode_visible_range(RIGHT, OTHER))
+    async with admin(store, "clone") as made:
+        await made.destroy(confirm=True)
+    assert await store.list("clone/") == []
+
+
 @pytest.mark.parametrize("has_range", [True, False], ids=["with a range", "without a range"])
 async def test_a_clone_that_an_earlier_release_began_is_completed(has_range: bool) -> None:
     store, _ = await half_built(EVERYTHING)
@@ -196,7 +206,7 @@ async def test_the_object_of_the_attempt_counts_more_than_the_range_of_another_o
 
 
 async def test_an_attempt_whose_answer_was_lost_has_its_range() -> None:
-    store = LostAnswer(url="memory://main/")
+    store = LostAnswer(url="memory://main/", supports_attributes=False)
     await write(store, {"b": "1", "n": "2"})
     await store.put(KEY, encode_visible_range(RIGHT, OTHER))
     await create(store, LEFT)
