@@ -115,7 +115,7 @@ def _work(plan: bytes, _: TaskInfo) -> bytes:
 async def _verified(where: DatabaseLocation, part: VerifyPart, env: Env) -> PartResult:
     stores = where.connect(env, Metrics(), component="pipeline")
     try:
-        wal = WalStore(stores.wal or stores.main, where.root, env, transformer=where.block_transformer)
+        wal = WalStore(stores.wal or stores.main, where.root, transformer=where.block_transformer)
         return await verify_part(part, stores.main, wal, env)
     finally:
         await stores.aclose()
@@ -134,7 +134,7 @@ async def _concluded(
     gone = {key for result in results for key in result.gone}
     stores = where.connect(env, Metrics(), component="pipeline")
     try:
-        wal = WalStore(stores.wal or stores.main, where.root, env)
+        wal = WalStore(stores.wal or stores.main, where.root)
         findings += wal_disorder((seqs for result in results for seqs in result.wal), wal, inventory.latest)
         if gone:
             needed = await _needed_now(where, inventory.checkpoint, env)

@@ -64,7 +64,7 @@ async def eager_collector(
     Source: docs/reference/protocol.md 8.2, 8.5.
     """
     manifests = ManifestStore(process.store, "db", process.env, process.metrics)
-    files = WalStore(process.store, "db", process.env)
+    files = WalStore(process.store, "db")
     for _ in range(rounds):
         await anyio.sleep(process.rng.uniform(0, pause_s))
         now_ms = process.env.clock.now_ms()

@@ -33,7 +33,7 @@ def list_(context: typer.Context) -> None:
 
         async with session.open_store() as store, session.open_wal_store(store) as wal_store:
             latest = await ManifestStore(store, session.path, session.env).read_latest()
-            files = await WalStore(wal_store, session.path, session.env).list()
+            files = await WalStore(wal_store, session.path).list()
         items = [
             {
                 "id": file.id,
@@ -122,7 +122,7 @@ def tail(
         stream = Stream(session.output, _ROW_COLUMNS)
         async with session.open_store() as store, session.open_wal_store(store) as wal_store:
             manifests = ManifestStore(store, session.path, session.env)
-            wal = WalStore(wal_store, session.path, session.env, transformer=session.block_transformer)
+            wal = WalStore(wal_store, session.path, transformer=session.block_transformer)
             on_gap = OnGap.SKIP if allow_wal_gap else OnGap.FAIL
             feed = WalFeed(wal, manifests, session.env, on_gap=on_gap, on_skipped=warn_of_gaps)
             offset = await feed.begin(begin)

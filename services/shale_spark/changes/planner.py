@@ -89,7 +89,7 @@ async def _connected(options: ChangesOptions, env: Env) -> AsyncIterator[_Parts]
     stores = where.connect(env, Metrics(), component="pipeline", is_bounded=True)
     try:
         await open_manifest(stores, where, env)
-        wal = WalStore(stores.wal or stores.main, where.root, env, transformer=where.block_transformer)
+        wal = WalStore(stores.wal or stores.main, where.root, transformer=where.block_transformer)
         manifests = ManifestStore(stores.main, where.root, env)
         feed = WalFeed(wal, manifests, env, on_gap=options.on_gap)
         retention = None

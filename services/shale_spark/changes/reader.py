@@ -145,7 +145,7 @@ async def _opened(options: ChangesOptions, part: FeedPart) -> AsyncIterator[Asyn
     stores = options.where.connect(env, Metrics(), component="pipeline")
     try:
         where = options.where
-        wal = WalStore(stores.wal or stores.main, where.root, env, transformer=where.block_transformer)
+        wal = WalStore(stores.wal or stores.main, where.root, transformer=where.block_transformer)
         async with aclosing(read_part(wal, part, env, on_gap=options.on_gap)) as files:
             yield files
     finally:

@@ -129,7 +129,7 @@ async def _newest(
     else:
         checkpoint = await create_checkpoint(stored, env, lifetime_ms=lifetime_ms, name=OWN_NAME)
     manifest = await _version(stored, checkpoint)
-    wal = WalStore(stores.wal or stores.main, where.root, env, transformer=where.block_transformer)
+    wal = WalStore(stores.wal or stores.main, where.root, transformer=where.block_transformer)
     # Files that the manifest knows must exist, and replay reports a missing one; a search would take it for the end.
     known_id = manifest.next_wal_sst_id - 1
     found_id = await wal.last_seen_wal_id(manifest.replay_after_wal_id, has_gaps=manifest.has_parallel_wal)

@@ -77,7 +77,7 @@ def rows_in_range(table: Memtable, key_range: KeyRange) -> Rows:
 async def _replayed(
     stores: DatabaseStores, where: DatabaseLocation, span: WalFileRange, *, min_seq: int, env: Env
 ) -> AsyncIterator[Rows]:
-    wal = WalStore(stores.wal or stores.main, where.root, env, transformer=where.block_transformer)
+    wal = WalStore(stores.wal or stores.main, where.root, transformer=where.block_transformer)
     pieces = replay_wal(wal, span.first_id, span.last_id, min_seq=min_seq, max_table_bytes=_PIECE_BYTES, env=env)
     async for piece in pieces:
         if len(piece.rows):

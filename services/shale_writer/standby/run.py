@@ -107,7 +107,7 @@ class StandbyRun:
     def _warm_wal(self, standby: Standby) -> WarmWal:
         process, section = self._process, self._process.settings.standby
         where = self._database
-        files = WalStore(where.wal_store or where.store, where.root, process.env, transformer=where.transformer)
+        files = WalStore(where.wal_store or where.store, where.root, transformer=where.transformer)
         prefetch = WalPrefetch(files, process.env, bytes_max=section.wal_cache_bytes)
         process.memory.account.add_meter(MemoryPart.WAL_ROWS, lambda: prefetch.size_bytes)
         return WarmWal(prefetch, lambda: standby.manifest, section.poll_interval, process.metrics)

@@ -77,7 +77,7 @@ class Standby:
         probe: Probe,
     ) -> None:
         self._manifests = ManifestStore(database.store, database.root, env, metrics, protocol)
-        self._wal = WalStore(database.wal_store or database.store, database.root, env)
+        self._wal = WalStore(database.wal_store or database.store, database.root)
         self._env = env
         self._policy = policy
         self._probe = probe

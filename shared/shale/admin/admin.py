@@ -138,9 +138,7 @@ class Admin(ShowsState, AsyncContext):
     def wal(self) -> WalReader:
         """Rows straight from WAL files."""
         place = self._open
-        files = WalStore(
-            place.stores.wal or place.stores.main, place.root, place.env, transformer=self._where.block_transformer
-        )
+        files = WalStore(place.stores.wal or place.stores.main, place.root, transformer=self._where.block_transformer)
         return WalReader(files, place.manifests, place.env)
 
     async def verify(

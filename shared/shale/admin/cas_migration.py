@@ -182,7 +182,7 @@ class CasMigration:
             raise InvalidDbState(f"{place} keeps its WAL in the backend {manifest.wal_backend!r}: it stays native")
         if self.wal_objects is not None or not is_wal_truncated(manifest, manifest.replay_after_wal_id):
             return
-        wal = WalStore(self.objects, self.root, self.env)
+        wal = WalStore(self.objects, self.root)
         if not await wal.ids_after(manifest.replay_after_wal_id):
             raise wal_truncated(wal, manifest.replay_after_wal_id, manifest)
 

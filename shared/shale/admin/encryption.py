@@ -209,7 +209,7 @@ class EncryptionAdmin:
     async def _wal_keys(self, after: int) -> dict[int, str]:
         """Return the name of the key of each WAL file with rows above ``after``."""
         place = self._place
-        wal = WalStore(place.stores.wal or place.stores.main, place.root, place.env)
+        wal = WalStore(place.stores.wal or place.stores.main, place.root)
         files = [each for each in await wal.list() if each.id > after and not each.is_fence]
         heads = await gather([partial(wal.read_range, each.id, 0, min(each.size, NAME_BYTES_MAX)) for each in files])
         pairs = zip(files, heads, strict=True)

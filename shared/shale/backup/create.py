@@ -75,7 +75,7 @@ class _BackupRun:
         self._stored, self._begun, self._plan = stored, begun, begun.plan
         self._on_progress = on_progress
         self._journal = Journal(target, begun.plan)
-        self._wal = WalStore(source.wal or source.store, source.root, source.env)
+        self._wal = WalStore(source.wal or source.store, source.root)
         # A listing that follows the plan and the look for a lock cannot show what a prune deletes later.
         self._present: dict[str, int] = {}
         self._known = KnownCopies((), (), {})

@@ -179,7 +179,7 @@ class _RestoreRun:
     ) -> None:
         self._source, self._backup, self._target = source, backup, target
         self._options, self._on_progress = options, on_progress
-        self._wal = WalStore(target.wal or target.store, target.root, target.env, transformer=target.transformer)
+        self._wal = WalStore(target.wal or target.store, target.root, transformer=target.transformer)
         self._copied: list[BackupObject] = []
 
     async def wal_end(self, manifest: Manifest, later: Sequence[Backup]) -> WalEnd:

@@ -37,7 +37,7 @@ class DatabaseCatalog:
 
     def wal(self, path: str) -> WalStore:
         """Return the WAL of a database."""
-        return WalStore(self.wal_store or self.store, path, self.env, transformer=self.transformer)
+        return WalStore(self.wal_store or self.store, path, transformer=self.transformer)
 
     async def load(self, path: str) -> StoredManifest:
         """Load the newest manifest of a database that others may borrow from.

@@ -336,7 +336,7 @@ class DbReader(MadeByOpen, Reads):
             transformer=transformer,
             background=self._background,
         )
-        wal = WalStore(self._stores.wal or store, root, env, transformer=transformer)
+        wal = WalStore(self._stores.wal or store, root, transformer=transformer)
         latest = LatestViewProvider(lambda: self._state, self.refresh)
         provider = latest if options.mode is ReaderMode.FOLLOW_LATEST else None
         builder = ReaderStateBuilder(reader, read_options, view_provider=provider)

@@ -86,7 +86,6 @@ async def open_writer(
     wal = WalStore(
         database.wal_store or store,
         root,
-        env,
         transformer=database.transformer,
         marks_epoch=options.wal_epoch_metadata,
     )

@@ -77,7 +77,7 @@ class GcDatabase:
             protocol=protocol,
             manifests=ManifestStore(store, root, env, metrics, protocol),
             compactions=CompactionsStore(store, root, env, metrics, protocol),
-            wal=WalStore(wal_store, root, env),
+            wal=WalStore(wal_store, root),
         )
 
     @property

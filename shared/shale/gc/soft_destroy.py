@@ -147,7 +147,7 @@ async def _load(target: DestroyTarget) -> StoredManifest:
 
 async def _fence_writer(target: DestroyTarget, stored: StoredManifest) -> StoredManifest:
     """Claim the writer epoch and fence the WAL, which stops Shale's and SlateDB's writers."""
-    wal = WalStore(target.wal_store or target.store, target.root, target.env)
+    wal = WalStore(target.wal_store or target.store, target.root)
     for attempt in range(_CLAIMS_MAX):
         try:
             manifest = stored.value

@@ -11,7 +11,6 @@ from functools import partial
 from shale.concurrency.gather import gather
 from shale.core.bytes_like import BytesLike
 from shale.core.lazy_dataclass import dataclass
-from shale.env import Env
 from shale.errors import ONE_WRITER, AlreadyExists, FencedError, InvalidDbState, ProtocolPanic
 from shale.format.blocks.transform import BlockTransformer
 from shale.format.names import parse_wal_key, wal_key, wal_prefix
@@ -61,7 +60,6 @@ class WalStore:
     Args:
         store: the objects.
         root: the path of the database.
-        env: clock and ids.
         transformer: used by encoders and decoders of the files.
         marks_epoch: whether files carry the epoch of their writer as metadata, where the store keeps metadata.
     """
@@ -70,7 +68,6 @@ class WalStore:
         self,
         store: ObjectStore,
         root: str,
-        env: Env,
         *,
         transformer: BlockTransformer | None = None,
         marks_epoch: bool = True,
@@ -79,7 +76,6 @@ class WalStore:
         self._marks_epoch = marks_epoch
         self._store = store
         self._root = root
-        self._env = env
 
     def key(self, wal_id: int) -> str:
         """Return the key of a file."""

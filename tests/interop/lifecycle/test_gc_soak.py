@@ -193,7 +193,7 @@ class Soak:
             latest = files.latest()
             pinned = {checkpoint.manifest_id for checkpoint in latest.checkpoints}
             assert set(files.manifests()) == {*pinned, max(files.manifests())}
-            leftover = [file.id for file in await WalStore(store, name, env).list() if not file.is_fence]
+            leftover = [file.id for file in await WalStore(store, name).list() if not file.is_fence]
             assert all(id_ >= latest.replay_after_wal_id or pinned for id_ in leftover), f"{name}: {leftover}"
 
 

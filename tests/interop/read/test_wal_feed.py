@@ -34,7 +34,7 @@ def test_every_change_of_the_log(case: str, root: str, wal: dict[str, list[list[
     async def main() -> None:
         store, env = LocalStore(FIXTURES / case), Env.system()
         place = FIXTURES / case / "walstore"
-        files = WalStore(LocalStore(place) if place.exists() else store, root, env)
+        files = WalStore(LocalStore(place) if place.exists() else store, root)
         feed = WalFeed(files, ManifestStore(store, root, env), env, on_gap=OnGap.SKIP)
         begun = await feed.begin(Edge.EARLIEST)
         given = [
@@ -55,7 +55,7 @@ def test_a_log_in_a_store_of_its_own_is_missed() -> None:
 
     async def main() -> None:
         store, env = LocalStore(FIXTURES / "separate_wal_store"), Env.system()
-        feed = WalFeed(WalStore(store, "db", env), ManifestStore(store, "db", env), env)
+        feed = WalFeed(WalStore(store, "db"), ManifestStore(store, "db", env), env)
         with pytest.raises(InvalidDbState, match=r"does not exist, .*name it with wal_store"):
             await feed.begin(Edge.LATEST)
 

@@ -94,7 +94,7 @@ def test_a_peer_that_runs_is_told_from_one_that_has_closed(tmp_path: Path, state
 
         async def check() -> None:
             stored = await ManifestStore(store, "db", ENV).load()
-            last_id = await WalStore(store, "db", ENV).last_seen_wal_id(stored.value.replay_after_wal_id)
+            last_id = await WalStore(store, "db").last_seen_wal_id(stored.value.replay_after_wal_id)
             await require_clean_close(stored, WalId(last_id))
 
         for _ in range(2):

@@ -409,7 +409,7 @@ async def foreign_writer(process: SimProcess, path: str) -> None:
     from shale.protocol.wal_store import WalStore
 
     owner = await FenceableManifest.claim(await manifests_of(process, path).load(), WRITER)
-    wal = WalStore(process.store, path, process.env)
+    wal = WalStore(process.store, path)
     await wal.try_put_fence(owner.value.replay_after_wal_id + 1)
 
 

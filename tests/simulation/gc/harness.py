@@ -83,7 +83,7 @@ async def upload(process: SimProcess, sst_id: Ulid) -> SstView:
 async def flushing_writer(process: SimProcess, *, rounds: int, pause_s: float, publish_s: float = 1.0) -> None:
     """Repeat: write a WAL file, upload an L0, pause, commit the manifest."""
     stored = await load_or_create(manifests_of(process))
-    wal = WalStore(process.store, ROOT, process.env)
+    wal = WalStore(process.store, ROOT)
     last_ms = 0
     for _ in range(rounds):
         await anyio.sleep(process.rng.uniform(0, pause_s))

@@ -115,7 +115,7 @@ def test_a_checkpoint_is_removed_at_its_expire_time(at_s: float, kept: bool) -> 
 async def plain_collector(process: SimProcess, *, min_age_ms: int) -> None:
     """Run a reference collector with SlateDB's rules: whole listings, one deletion after the other."""
     manifests, compactions = manifests_of(process), compactions_of(process)
-    wal = WalStore(process.store, ROOT, process.env)
+    wal = WalStore(process.store, ROOT)
     while True:
         await anyio.sleep(process.rng.uniform(20, 60))
         now_ms = process.env.clock.now_ms()

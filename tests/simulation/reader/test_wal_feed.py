@@ -66,7 +66,7 @@ async def reader(
     process: SimProcess, books: Books, reached: CoverageMarks, *, retains: bool = False, pause_s: float = 3.0
 ) -> None:
     """Read batches until one finds a gap."""
-    wal = WalStore(process.store, "db", process.env)
+    wal = WalStore(process.store, "db")
     manifests = ManifestStore(process.store, "db", process.env, process.metrics)
     feed = WalFeed(wal, manifests, process.env)
     retention = Retention(manifests, process.env, name="test", lifetime_ms=DAY_MS)

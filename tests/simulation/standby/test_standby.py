@@ -72,7 +72,7 @@ async def member(process: SimProcess, roles: Roles, model: RowModel, *, reachabl
         standby = Standby(
             database, process.env, process.metrics, policy=POLICY, protocol=ProtocolOptions(), probe=probe
         )
-        prefetch = WalPrefetch(WalStore(stores.main, "db", process.env), process.env, bytes_max=WAL_CACHE_BYTES)
+        prefetch = WalPrefetch(WalStore(stores.main, "db"), process.env, bytes_max=WAL_CACHE_BYTES)
         warm = WarmWal(prefetch, partial(newest_manifest, standby), POLICY.poll_interval_s, process.metrics)
         try:
             async with warm.running():

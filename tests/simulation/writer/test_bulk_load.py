@@ -155,7 +155,7 @@ async def look(process: SimProcess) -> bool:
         stored = await manifests.load()
     except LatestRecordMissing:
         return False
-    files = WalStore(process.store, "db", process.env)
+    files = WalStore(process.store, "db")
     try:
         await require_clean_close(stored, await files.last_seen_wal_id(stored.value.replay_after_wal_id))
     except InvalidDbState:

@@ -284,7 +284,7 @@ def test_a_wal_file_that_vanishes_during_replay_is_reported(seed: int, epoch_mov
                 await FenceableManifest.claim(await manifests.load(), WRITER)
             manifest = await ManifestStore(process.store, "db", process.env, process.metrics).try_read_latest()
             assert manifest is not None
-            await WalStore(process.store, "db", process.env).delete(manifest.value.replay_after_wal_id + 1)
+            await WalStore(process.store, "db").delete(manifest.value.replay_after_wal_id + 1)
 
         process = sim.start(writer, "second", role="writer", model=model, rounds=1)
         process.freeze_before("get", "/wal/", 60, skip=files)

@@ -86,7 +86,7 @@ class Consumer:
         where = DatabaseLocation(f"{url.scheme}://{url.netloc}", url.path.strip("/"))
         stores = where.connect(self._env, Metrics(), component="pipeline", is_bounded=True)
         try:
-            wal = WalStore(stores.wal or stores.main, where.root, self._env)
+            wal = WalStore(stores.wal or stores.main, where.root)
             manifests = ManifestStore(stores.main, where.root, self._env)
             retention = Retention(manifests, self._env, name="soak", lifetime_ms=LIFETIME_MS)
             yield WalFeed(wal, manifests, self._env), wal, retention

@@ -34,8 +34,7 @@ class Logs:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.store = MemoryStore(self.clock)
-        env = Env(self.clock, random.Random(1), InlineCpu())
-        self.source, self.clone = (WalStore(self.store, root, env) for root in ("source", "clone"))
+        self.source, self.clone = (WalStore(self.store, root) for root in ("source", "clone"))
 
     async def write(self, ids: Sequence[int], data: bytes = ROWS) -> None:
         """Write files of the source; files without data are fences."""

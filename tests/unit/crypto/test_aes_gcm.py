@@ -166,7 +166,7 @@ def test_the_log_is_decrypted_wherever_it_is_read() -> None:
                 for number in range(start, start + 2000):
                     await db.put(b"key%06d" % number, Random(number).randbytes(300))
                 await db.flush("wal")
-            wal = WalStore(world.store, "db", world.env, transformer=world.transformer)
+            wal = WalStore(world.store, "db", transformer=world.transformer)
             files = [file for file in await wal.list() if not file.is_fence]
             assert files[0].size > 256 << 10, "only the end of it is read for its span"
             span = await read_seq_span(wal, files[0].id, files[0].size, world.env)
@@ -184,7 +184,7 @@ def test_a_check_reads_everything() -> None:
         await fill(world, flush="memtable")
         await fill(world, flush="wal")
         for transformer, is_sound in ((world.transformer, True), (AesGcm({"k1": KEY[::-1]}), False)):
-            wal = WalStore(world.store, "db", world.env, transformer=transformer)
+            wal = WalStore(world.store, "db", transformer=transformer)
             inventory = await read_inventory(world.store, None, "db", world.env)
             parts = plan_parts(inventory, part_bytes=1 << 20, items_max=10)
             results = [await verify_part(part, world.store, wal, world.env) for part in parts]

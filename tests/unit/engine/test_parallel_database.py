@@ -26,7 +26,7 @@ async def latest(store: MemoryStore, path: str = "db") -> Manifest:
 
 
 async def wal_ids(store: MemoryStore) -> list[int]:
-    return [int(file.id) for file in await WalStore(store, "db", Env.system()).list()]
+    return [int(file.id) for file in await WalStore(store, "db").list()]
 
 
 async def crashed(**settings: Any) -> MemoryStore:
@@ -101,7 +101,7 @@ async def test_readers_and_feeds_stop_at_a_gap_and_go_on_once_it_is_filled() -> 
     found = await store.get(lost)
     assert found is not None
     await store.delete(lost)
-    feed = WalFeed(WalStore(store, "db", Env.system()), ManifestStore(store, "db", Env.system()), Env.system())
+    feed = WalFeed(WalStore(store, "db"), ManifestStore(store, "db", Env.system()), Env.system())
     assert await feed.frontier_id() == 7
     async with shale.DbReader.open("db", store=store, manifest_poll_interval="10ms") as reader:
         assert [row.key async for row in reader.scan()] == [b"0", b"1", b"2", b"3"]

@@ -55,7 +55,7 @@ async def test_files_of_the_wal_that_were_read_ahead_are_recognized_in_a_listing
     async with Db.open(store=store_of(place), path="db") as db:
         for number in range(5):
             await (await db.put(b"%03d" % number, b"value")).durable()
-        prefetch = WalPrefetch(WalStore(store_of(place), "db", Env.system()), Env.system(), bytes_max=1 << 20)
+        prefetch = WalPrefetch(WalStore(store_of(place), "db"), Env.system(), bytes_max=1 << 20)
         await prefetch.advance(db.status.manifest)
         count = prefetch.file_count
         assert len(await prefetch.take()) == count == 6

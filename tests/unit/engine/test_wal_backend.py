@@ -141,7 +141,7 @@ async def test_a_newer_writer_fences_the_older_one() -> None:
 
 async def test_two_writers_of_one_epoch_are_a_panic() -> None:
     backend = MemoryWalBackend()
-    wal = WalStore(WalBackendStore(backend), "db", Env.system())
+    wal = WalStore(WalBackendStore(backend), "db")
     assert await wal.try_put_fence(1, epoch=3)
     with pytest.raises(ProtocolPanic):
         await wal.put_or_raise_fenced(1, b"rows", epoch=3)

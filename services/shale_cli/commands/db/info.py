@@ -42,7 +42,7 @@ async def read_db_info(session: CliSession) -> DbInfo:
         compactions = await CompactionsStore(store, session.path, session.env).try_read_latest()
         latest = await ManifestStore(store, session.path, session.env).read_latest()
         about = await store.head(manifest_key(session.path, latest.id))
-        wal = WalStore(wal_store, session.path, session.env)
+        wal = WalStore(wal_store, session.path)
         base = latest.value.replay_after_wal_id
         last_id = base
         if await wal.exists(base + 1):

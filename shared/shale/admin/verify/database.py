@@ -88,7 +88,7 @@ class VerifyTarget:
     @property
     def wal(self) -> WalStore:
         """The WAL of the database."""
-        return WalStore(self.wal_store or self.store, self.root, self.env, transformer=self.transformer)
+        return WalStore(self.wal_store or self.store, self.root, transformer=self.transformer)
 
 
 @dataclass(slots=True)

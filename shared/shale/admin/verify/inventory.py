@@ -142,7 +142,7 @@ async def read_inventory(
         store,
         root,
         env,
-        WalStore(wal_store or store, root, env),
+        WalStore(wal_store or store, root),
         ManifestStore(store, root, env),
         CompactionsStore(store, root, env),
         await list_database(store, wal_store, root),

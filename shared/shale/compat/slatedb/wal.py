@@ -124,7 +124,7 @@ class SlateDbWalReader:
         with slatedb_errors():
             root = normalize_path(path)
             store = connect(adapter_of(object_store), self._env, metrics, component="reader")
-            self._wal = WalStore(store, root, self._env)
+            self._wal = WalStore(store, root)
             self._manifests = ManifestStore(store, root, self._env, metrics, ProtocolOptions(component="reader"))
 
     @classmethod

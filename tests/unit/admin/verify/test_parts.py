@@ -27,7 +27,7 @@ async def database() -> MemoryStore:
 async def checked(store: MemoryStore, part_bytes: int) -> tuple[Inventory, list[PartResult]]:
     inventory = await read_inventory(store, None, "db", ENV)
     parts = list(plan_parts(inventory, part_bytes=part_bytes, items_max=2))
-    wal = WalStore(store, "db", ENV)
+    wal = WalStore(store, "db")
     assert [sst for part in parts for sst in part.ssts] == list(inventory.ssts)
     assert all(len(part.ssts) + len(part.wal) <= 2 for part in parts)
     return inventory, [await verify_part(part, store, wal, ENV) for part in parts]
@@ -68,7 +68,7 @@ def test_rows_above_the_sequence_bound_and_files_out_of_order() -> None:
     async def main() -> None:
         store = await database()
         _, results = await checked(store, 1 << 20)
-        wal = WalStore(store, "db", ENV)
+        wal = WalStore(store, "db")
         inventory = await read_inventory(store, None, "db", ENV)
         (part, *_) = plan_parts(inventory, part_bytes=1 << 20, items_max=2)
         lowered = type(part)(ssts=tuple(type(n)(n.path, n.sst, 0) for n in part.ssts))

@@ -63,7 +63,7 @@ class Database:
         """A follower that has not opened yet."""
         store = store if store is not None else self.store
         manifests = self.manifests(store)
-        wal, reader = WalStore(store, "db", self.env), SstReader(store, SstPaths("db"), BlockCache(1 << 20), self.env)
+        wal, reader = WalStore(store, "db"), SstReader(store, SstPaths("db"), BlockCache(1 << 20), self.env)
         chosen = ReaderOptions(checkpoint_lifetime_s=LIFETIME_S, **options)
         return Follower(
             manifests,

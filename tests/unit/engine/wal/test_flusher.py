@@ -22,7 +22,7 @@ def with_flusher(
 ) -> Callable[[], Awaitable[None]]:
     async def run() -> None:
         parts = await make_parts(**options)
-        store = WalStore(parts.store, "db", parts.env)
+        store = WalStore(parts.store, "db")
         flusher = make_flusher(WalFlusher, parts, store)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(flusher.run)
@@ -142,7 +142,7 @@ def test_a_commit_larger_than_a_file_is_not_split() -> None:
 def test_an_id_that_another_writer_of_the_same_epoch_took_is_a_panic() -> None:
     async def run() -> None:
         parts = await make_parts(flush_interval_s=None)
-        store = WalStore(parts.store, "db", parts.env)
+        store = WalStore(parts.store, "db")
         await store.put_or_raise_fenced(2, b"rows", epoch=parts.manifest.epoch)
         flusher = make_flusher(WalFlusher, parts, store)
         await parts.pipeline.put(b"k", b"v")
@@ -157,7 +157,7 @@ def test_an_id_that_another_writer_of_the_same_epoch_took_is_a_panic() -> None:
 def test_a_taken_id_fences_and_acknowledges_nothing() -> None:
     async def run() -> None:
         parts = await make_parts(flush_interval_s=None)
-        store = WalStore(parts.store, "db", parts.env)
+        store = WalStore(parts.store, "db")
         await parts.store.put(store.key(2), b"")  # the fence of a newer writer
         flusher = make_flusher(WalFlusher, parts, store)
         await parts.pipeline.put(b"k", b"v")
@@ -174,7 +174,7 @@ def test_a_file_that_the_store_refuses_is_logged_with_its_rows(caplog: pytest.Lo
         parts = await make_parts(flush_interval_s=None)
         faulty = FaultyStore(parts.store, random.Random(0))
         faulty.add(Rule(op="put", key_contains="/wal/", fault=Fault.BEFORE))
-        flusher = make_flusher(WalFlusher, parts, WalStore(faulty, "db", parts.env))
+        flusher = make_flusher(WalFlusher, parts, WalStore(faulty, "db"))
         await parts.pipeline.put(b"k", b"v")
         flusher.request()
         with pytest.raises(UnavailableError), anyio.fail_after(10):

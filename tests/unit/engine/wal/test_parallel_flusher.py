@@ -94,7 +94,7 @@ def running(
         kind = DurabilityTracker if ack == "contiguous" else LandedDurability
         manifest = Manifest(exclusive=ExclusiveModes(max_parallel_writes=parallel))
         parts = await make_parts(new=manifest, durability=kind(0, FIRST - 1), flush_interval_s=None)
-        wal = GatedWal(parts.store, "db", parts.env)
+        wal = GatedWal(parts.store, "db")
         flusher = make_flusher(ParallelWalFlusher, parts, wal)
         this = Run(parts, wal, flusher)
         async with anyio.create_task_group() as tasks:

@@ -43,7 +43,7 @@ def run(scenario: Callable[[CountedReads, WalStore], Awaitable[None]], files: di
         store = CountedReads()
         for wal_id, data in files.items():
             await store.put(wal_key("db", wal_id), data)
-        await scenario(store, WalStore(store, "db", ENV))
+        await scenario(store, WalStore(store, "db"))
 
     anyio.run(main)
 
@@ -188,7 +188,7 @@ def test_replay_reads_only_what_was_not_prefetched() -> None:
         metrics = Metrics()
         stores = where.connect(ENV, metrics, component="writer")
         database = where.connected(stores)
-        prefetch = WalPrefetch(WalStore(stores.main, "db", ENV), ENV, bytes_max=LARGE)
+        prefetch = WalPrefetch(WalStore(stores.main, "db"), ENV, bytes_max=LARGE)
         await prefetch.advance(Manifest())
         assert prefetch.file_count == 41
         later = await shale.Db.open("db", store=store, compactor=False, gc=False)  # fences, and writes one more

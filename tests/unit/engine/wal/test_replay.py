@@ -39,7 +39,7 @@ def replayed(files: dict[int, bytes], **options: Any) -> tuple[list[ReplayedRows
         chosen = {"first_id": 1, "last_id": 5, "min_seq": 0, "max_table_bytes": 1 << 20, **options}
         tables: list[ReplayedRows] = []
         try:
-            async for table in replay_wal(WalStore(store, "db", ENV), env=ENV, **chosen):
+            async for table in replay_wal(WalStore(store, "db"), env=ENV, **chosen):
                 tables.append(table)  # noqa: PERF401 - what came before an error counts
         except (WalTruncated, CorruptionError) as error:
             return tables, error

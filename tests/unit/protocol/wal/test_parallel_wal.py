@@ -87,7 +87,7 @@ def test_as_many_fences_as_puts_in_flight_are_enough_and_fewer_are_not(limit: in
 
 
 def wal_of(process: Process) -> WalStore:
-    return WalStore(process.store, ROOT, process.env)
+    return WalStore(process.store, ROOT)
 
 
 async def claimed(process: Process, parallel: int = 2) -> FenceableManifest:

@@ -21,7 +21,7 @@ from tests.unit.protocol.conftest import ROOT, Process, World, run
 
 
 def wal_of(process: Process) -> WalStore:
-    return WalStore(process.store, ROOT, process.env)
+    return WalStore(process.store, ROOT)
 
 
 @given(start=st.integers(0, 2**40), count=st.integers(0, 1200))
@@ -36,7 +36,7 @@ def test_the_frontier_is_found_by_probing(start: int, count: int) -> None:
 
     async def main() -> None:
         process = World().process()
-        assert await Range(process.store, ROOT, process.env).last_seen_wal_id(start) == start + count
+        assert await Range(process.store, ROOT).last_seen_wal_id(start) == start + count
 
     run(main)
     assert probes <= 8 * 2 + 10
@@ -50,7 +50,7 @@ def test_a_wal_without_an_end() -> None:
     async def main() -> None:
         process = World().process()
         with pytest.raises(InvalidDbState):
-            await Endless(process.store, ROOT, process.env).last_seen_wal_id(0)
+            await Endless(process.store, ROOT).last_seen_wal_id(0)
 
     run(main)
 
@@ -137,7 +137,7 @@ def test_files_and_fences_carry_the_epoch_of_their_writer(world: World) -> None:
         fence = await fence_wal(wal_of(b), manifest, 1, b.env)
         await wal_of(b).put_or_raise_fenced(fence.next_wal_id, b"x", epoch=manifest.epoch)
         assert [await epoch_in(world, 1), await epoch_in(world, 2)] == ["2", "2"]
-        unmarked = WalStore(b.store, ROOT, b.env, marks_epoch=False)
+        unmarked = WalStore(b.store, ROOT, marks_epoch=False)
         await unmarked.put_or_raise_fenced(3, b"x", epoch=manifest.epoch)
         assert await epoch_in(world, 3) is None
 

@@ -27,7 +27,7 @@ from tests.unit.protocol.conftest import ROOT, Process, World, run
 
 
 def wal_of(process: Process) -> WalStore:
-    return WalStore(process.store, ROOT, process.env)
+    return WalStore(process.store, ROOT)
 
 
 def wal_state(replay_after: int, next_id: int) -> Manifest:
@@ -200,7 +200,7 @@ def test_a_wal_that_is_complete_is_not_listed(world: World) -> None:
 
     async def main() -> None:
         process = world.process()
-        wal = Unlisted(process.store, ROOT, process.env)
+        wal = Unlisted(process.store, ROOT)
         await require_complete_wal(wal, process.manifests, wal_state(2, 9), 8)
 
     run(main)

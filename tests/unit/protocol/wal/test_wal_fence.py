@@ -16,7 +16,7 @@ from tests.unit.protocol.conftest import ROOT, Process, World, run
 
 def unmarked(process: Process) -> WalStore:
     """Return the WAL as SlateDB writes it: no file tells its epoch."""
-    return WalStore(process.store, ROOT, process.env, marks_epoch=False)
+    return WalStore(process.store, ROOT, marks_epoch=False)
 
 
 async def claimed(process: Process, *, parallel: int = 1, replayed_id: int = 0) -> FenceableManifest:
@@ -53,7 +53,7 @@ async def _put_all(process: Process, manifest: FenceableManifest, parallel: int)
         async def ids_after(self, wal_id: int) -> list[WalId]:  # type: ignore[override]
             return []
 
-    wal = Early(process.store, ROOT, process.env, marks_epoch=False)
+    wal = Early(process.store, ROOT, marks_epoch=False)
     await fence_wal(wal, manifest, 1, process.env)
 
 
@@ -77,7 +77,7 @@ def test_one_taken_slot_of_a_run_is_enough_to_read_the_manifest(world: World) ->
         await claimed(newer)
         assert await unmarked(newer).try_put(2, b"rows")
         with pytest.raises(FencedError):
-            await fence_wal(Unlisted(older.store, ROOT, older.env, marks_epoch=False), manifest, 0, older.env)
+            await fence_wal(Unlisted(older.store, ROOT, marks_epoch=False), manifest, 0, older.env)
         assert await listed(newer) == [1, 2, 3], "the slots of one round, and no later one"
 
     run(taken_after_the_listing)
@@ -119,7 +119,7 @@ def test_a_run_that_meets_its_own_epoch_is_a_panic(world: World) -> None:
     async def main() -> None:
         process = world.process()
         manifest = await claimed(process, parallel=2)
-        wal = Unlisted(process.store, ROOT, process.env)
+        wal = Unlisted(process.store, ROOT)
         await wal.put_or_raise_fenced(2, b"x", epoch=manifest.epoch)
         with pytest.raises(ProtocolPanic, match="same epoch"):
             await fence_wal(wal, manifest, 0, process.env)
@@ -140,7 +140,7 @@ def test_the_epoch_in_a_slot_decides_where_there_is_one(
         process = world.process()
         await claimed(process, parallel=parallel)
         manifest = await claimed(process)
-        wal = Unlisted(process.store, ROOT, process.env)
+        wal = Unlisted(process.store, ROOT)
         await wal.put_or_raise_fenced(1, b"x", epoch=found)
         if is_fenced:
             with pytest.raises(FencedError, match=f"{wal_key(ROOT, 1)} is a file of epoch 3, ours is 2; a database"):
@@ -182,7 +182,7 @@ def test_the_duration_of_a_fence_is_measured(world: World) -> None:
     async def main() -> None:
         process = world.process()
         manifest = await claimed(process)
-        wal = Slow(process.store, ROOT, process.env)
+        wal = Slow(process.store, ROOT)
         await wal.put_or_raise_fenced(1, b"x")
         await fence_wal(wal, manifest, 1, process.env, process.metrics)
         assert process.metric("slatedb_wal_fence_duration_seconds_sum") == 4

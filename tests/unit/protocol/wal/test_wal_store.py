@@ -12,7 +12,7 @@ from tests.unit.protocol.conftest import ROOT, Process, World, run
 
 
 def wal_of(process: Process, *, marks_epoch: bool = True) -> WalStore:
-    return WalStore(process.store, ROOT, process.env, marks_epoch=marks_epoch)
+    return WalStore(process.store, ROOT, marks_epoch=marks_epoch)
 
 
 def file(id_: int = 1, size: int = 5, etag: str | None = "e") -> WalFile:
@@ -122,7 +122,7 @@ class Probes(WalStore):
 
     def __init__(self, last_id: int) -> None:
         process = World().process()
-        super().__init__(process.store, ROOT, process.env)
+        super().__init__(process.store, ROOT)
         self.last_id = last_id
         self.probes: list[int] = []
 
@@ -185,7 +185,6 @@ def test_eight_probes_find_a_gap_without_a_listing() -> None:
 
 
 def test_a_wal_has_the_given_transformer() -> None:
-    process = World().process()
     transformer = object()
-    wal = WalStore(MemoryStore(), ROOT, process.env, transformer=transformer)  # type: ignore[arg-type]
+    wal = WalStore(MemoryStore(), ROOT, transformer=transformer)  # type: ignore[arg-type]
     assert wal.transformer is transformer

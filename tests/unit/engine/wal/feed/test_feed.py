@@ -49,7 +49,7 @@ class Harness:
 
     def __init__(self, *, on_gap: OnGap = OnGap.FAIL) -> None:
         self.store = MemoryStore()
-        self.wal = WalStore(self.store, "db", ENV)
+        self.wal = WalStore(self.store, "db")
         self.manifests = ManifestStore(self.store, "db", ENV)
         self.feed = WalFeed(self.wal, ManifestStore(self.store, "db", ENV), ENV, on_gap=on_gap)
         self.on_gap = on_gap
@@ -300,7 +300,7 @@ def test_a_writer_without_a_wal_is_told_at_once(start: FeedStart) -> None:
 
     async def main() -> None:
         store = LocalStore(FIXTURES / "wal_disabled")
-        parts = WalStore(store, "db", ENV), ManifestStore(store, "db", ENV), ENV
+        parts = WalStore(store, "db"), ManifestStore(store, "db", ENV), ENV
         with pytest.raises(FeedGap, match=r"none of the \d+ changes .* are all fences: its writer works without one"):
             await WalFeed(*parts).begin(start)
         skipping = WalFeed(*parts, on_gap=OnGap.SKIP)

@@ -93,7 +93,7 @@ async def made(store: MemoryStore, manifest: Manifest | None = None, files: dict
 async def claim(store: MemoryStore, metrics: Metrics | None = None, **options: Any) -> ClaimedDatabase:
     return await claim_database(
         ManifestStore(store, "db", ENV),
-        WalStore(store, "db", ENV),
+        WalStore(store, "db"),
         store=store,
         root="db",
         env=ENV,
