@@ -1,7 +1,7 @@
 """Restores a backup: into an empty path, or over a database, which keeps what a return to its state needs.
 
 The steps follow those of a clone.  The manifest is written first and is not initialised, so that no process opens it
-and GC keeps the SSTs that it names.  The SSTs and WAL files follow.  The last write sets ``initialized``.  After an
+and GC keeps the SSTs that it names.  The range, the SSTs and the WAL files follow.  The last write sets ``initialized``.  After an
 interruption, the same call continues.
 
 Over a database, the restored manifest is its next version, with both epochs raised, so an older writer or coordinator
@@ -199,7 +199,6 @@ class _RestoreRun:
         found = await self._target.manifests.try_read_latest()
         if found is None:
             await self._require_no_remains()
-            await self._write_visible_range()
             try:
                 stored = await self._target.manifests.create_new(wanted)
             except ObjectVersionExists:
@@ -216,7 +215,8 @@ class _RestoreRun:
         replaces = base.id > 1
         if replaces:
             await self._drop_compactions(base.value.compactor_epoch)
-            await self._write_visible_range()
+        # Another restore to this path loses at the manifest: before it, this one would replace the range of the other.
+        await self._write_visible_range()
         await self._copy_ssts()
         offset = await wal.fence(base.value) if replaces or not await wal.is_prefix() else 0
         await wal.write(offset)
