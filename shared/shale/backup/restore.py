@@ -1,8 +1,8 @@
 """Restores a backup: into an empty path, or over a database, which keeps what a return to its state needs.
 
 The steps follow those of a clone.  The manifest is written first and is not initialised, so that no process opens it
-and GC keeps the SSTs that it names.  The range, the SSTs and the WAL files follow.  The last write sets ``initialized``.  After an
-interruption, the same call continues.
+and GC keeps the SSTs that it names.  The range, the SSTs and the WAL files follow.  The last write sets
+``initialized``.  After an interruption, the same call continues.
 
 Over a database, the restored manifest is its next version, with both epochs raised, so an older writer or coordinator
 can write nothing more.  A checkpoint keeps the state before.  The restored WAL files get numbers after those of the

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 _OTHER_TYPES = "lists, sets, hashes, sorted sets and streams do not exist"
 _LCS = "LCS does not exist"
-_PATTERN = "a pattern may have 4,096 bytes; this one has 100,000"
+_PATTERN = "a pattern may have 1,024 bytes; this one has 100,000"
 _MEMORY = "`maxmemory` cannot be set"
 _LUA = "there is no Lua"
 _COMMANDS = "it expects commands that would stop or save the server to exist"
