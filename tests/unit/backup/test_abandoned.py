@@ -182,8 +182,9 @@ def test_a_backup_ends_within_a_prune_that_removes_it(held_s: int) -> None:
     async def scenario(first: Site) -> None:
         requests, pruning = await requests_of(first), Countdown()
         await first.copy().prune(pruning)
+        # Every second pair of positions: the other half has the same outcomes.
         for at in range(requests - LAST_REQUESTS - 4, requests + 1):
-            for stop in range(1, pruning.requests + 8):
+            for stop in range(1 + at % 2, pruning.requests + 8, 2):
                 outcomes.add(await together(first.copy(), at, stop))
 
     async def together(site: Site, at: int, stop: int) -> str:

@@ -8,7 +8,7 @@ import pytest
 from shale.admin.clones import source
 from shale.clones.attempt_range import AttemptRanges, attempt_of
 from shale.core.bytes_like import BytesLike
-from shale.errors import AlreadyExists, InvalidDbState, UnavailableError
+from shale.errors import AccessDenied, AlreadyExists, InvalidDbState
 from shale.format.names import attempt_range_key, gc_prefix, manifest_key, visible_range_key
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.visible_range import decode_visible_range, encode_visible_range, read_visible_range
@@ -32,14 +32,14 @@ class TwoPhase(MemoryStore):
 
 
 class WithoutDeletes(MemoryStore):
-    """A store that refuses deletes and listings of the objects of attempts."""
+    """A store whose policy refuses deletes and listings of the objects of attempts."""
 
     async def delete(self, key: str) -> None:
-        raise UnavailableError(key)
+        raise AccessDenied(key)
 
     async def list(self, prefix: str) -> list[ObjectMeta]:
         if prefix == gc_prefix("clone"):
-            raise UnavailableError(prefix)
+            raise AccessDenied(prefix)
         return await super().list(prefix)
 
 

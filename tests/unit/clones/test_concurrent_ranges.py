@@ -1,7 +1,6 @@
 """Two processes that clone to one path: the range and the first manifest are of one attempt."""
 
 from contextlib import suppress
-from itertools import permutations
 
 import pytest
 
@@ -17,7 +16,7 @@ from tests.unit.backup.killing_store import Countdown, Killed, KillingStore, Pau
 
 LEFT, RIGHT = KeyRange.half_open(None, b"m"), KeyRange.half_open(b"m", None)
 ROWS = {LEFT: {"b": "1"}, RIGHT: {"n": "2"}, EVERYTHING: {"b": "1", "n": "2"}}
-PAIRS = [*permutations(ROWS, 2)]
+PAIRS = [(LEFT, RIGHT), (RIGHT, EVERYTHING), (EVERYTHING, LEFT)]
 pytestmark = pytest.mark.anyio
 
 
@@ -138,7 +137,7 @@ async def test_another_process_is_killed_meanwhile(first: MemoryStore, other: Ke
     assert await clone(KillingWrites(copied(first), counted), other)
     winners = set()
     for at in range(1, await requests_of(first, LEFT) + 1):
-        for last in range(1 + at % 2, counted.requests + 1, 2):
+        for last in range(1 + at % 4, counted.requests + 1, 4):
             store = copied(first)
 
             async def start(store: MemoryStore = store, last: int = last) -> None:
