@@ -72,7 +72,14 @@ class ConfigLayer:
     origins: dict[Names, str] = field(default_factory=dict)
 
     def put(self, names: Names, value: Any, origin: str) -> None:
-        """Set one leaf; a tree is set leaf by leaf, so that it merges with existing values."""
+        """Set one leaf; a tree is set leaf by leaf, so that it merges with existing values.
+
+        Raises:
+            InvalidRequestError: a text is not UTF-8, so no log, file or request can hold it.  Python keeps such bytes
+                of the environment and of the command line as halves of surrogate pairs; files can name the halves.
+        """
+        if not all(map(_is_utf8, value if isinstance(value, list) else [value])):
+            raise InvalidRequestError(f"{ascii('.'.join(names))[1:-1]}: the text is not UTF-8 ({origin})")
         if isinstance(value, Mapping):
             for name, below in value.items():
                 self.put((*names, str(name)), below, origin)
@@ -85,6 +92,15 @@ class ConfigLayer:
             tree = below
         tree[names[-1]] = value
         self.origins[names] = origin
+
+
+def _is_utf8(value: object) -> bool:
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return False
+    return True
 
 
 def read_environment(role: str, model: type[BaseModel], environ: Mapping[str, str]) -> tuple[ConfigLayer, list[str]]:

@@ -1,5 +1,6 @@
 """Settings: their sources, precedence and errors."""
 
+import os
 import traceback
 from pathlib import Path
 from typing import ClassVar
@@ -286,6 +287,34 @@ def test_a_file_with_such_a_number_is_refused_with_the_place(
     with pytest.raises(InvalidRequestError, match=message) as raised:
         load_settings(ThingSettings, [*URL, "--config", _file(tmp_path, text, name)])
     assert len(str(raised.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("variable", "setting"),
+    [
+        ("SHALE_TLS__CA_FILE", "tls.ca_file"),
+        ("SHALE_URL", "database.url"),
+        ("SHALE_TOKENS__WRITE", "tokens.write"),
+        ("SHALE_STORE__ENDPOINT", "store.endpoint"),
+    ],
+)
+def test_a_variable_that_is_not_utf_8_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, variable: str, setting: str
+) -> None:
+    monkeypatch.setenv(variable, os.fsdecode(b"https://a/\xa7"))
+    with pytest.raises(
+        InvalidRequestError, match=rf"^{setting}: the text is not UTF-8 \\(environment {variable}\\)$"
+    ) as raised:
+        load_settings(ThingSettings, [] if variable == "SHALE_URL" else URL)
+    str(raised.value).encode()
+
+
+def test_half_of_a_surrogate_pair_in_a_file_is_refused_by_name(tmp_path: Path) -> None:
+    file = _file(tmp_path, 'tls:\n  ca_file: "\\ud800"\n', "c.yaml")
+    with pytest.raises(InvalidRequestError, match=r"^tls\.ca_file: the text is not UTF-8 \(.*c\.yaml"):
+        load_settings(ThingSettings, [*URL, "--config", file])
+    with pytest.raises(InvalidRequestError, match=r"^store\.a\.b: the text is not UTF-8 \(option --set"):
+        load_settings(ThingSettings, [*URL, "--set", 'store.a.b=["x", "\udca7"]'])
 
 
 def test_keys_are_read_from_their_file_and_shown_nowhere(tmp_path: Path) -> None:
