@@ -302,11 +302,9 @@ def test_a_variable_that_is_not_utf_8_is_refused_by_name(
     monkeypatch: pytest.MonkeyPatch, variable: str, setting: str
 ) -> None:
     monkeypatch.setenv(variable, os.fsdecode(b"https://a/\xa7"))
-    with pytest.raises(
-        InvalidRequestError, match=rf"^{setting}: the text is not UTF-8 \\(environment {variable}\\)$"
-    ) as raised:
+    with pytest.raises(InvalidRequestError) as raised:
         load_settings(ThingSettings, [] if variable == "SHALE_URL" else URL)
-    str(raised.value).encode()
+    assert str(raised.value) == f"{setting}: the text is not UTF-8 (environment {variable})"
 
 
 def test_half_of_a_surrogate_pair_in_a_file_is_refused_by_name(tmp_path: Path) -> None:
