@@ -53,9 +53,10 @@ def test_reads_show_what_they_see() -> None:
                     "<shale.Transaction state=open isolation=serializable seq=1 keys_written=1 database=db>"
                 )
             assert "state=over" in repr(tx)
+            await db.flush("wal")
             async with shale.DbReader.open("db", store=store) as reader:
                 assert repr(reader).startswith("<shale.DbReader database=memory:///db state=open mode=managed ")
-                assert "visible_seq=1" in repr(reader)
+                assert "visible_seq=2" in repr(reader)
             assert "state=closed" in repr(reader)
             scan = db.scan(prefix=b"k", reverse=True)
             await anext(scan)
