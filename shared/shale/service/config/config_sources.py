@@ -75,15 +75,16 @@ class ConfigLayer:
         """Set one leaf; a tree is set leaf by leaf, so that it merges with existing values.
 
         Raises:
-            InvalidRequestError: a text is not UTF-8, so no log, file or request can hold it.  Python keeps such bytes
-                of the environment and of the command line as halves of surrogate pairs; files can name the halves.
+            InvalidRequestError: a text or a name is not UTF-8, so no log, file or request can hold it.  Python keeps
+                such bytes of the environment and of the command line as halves of surrogate pairs; files can name the
+                halves.
         """
-        if not all(map(_is_utf8, value if isinstance(value, list) else [value])):
-            raise InvalidRequestError(f"{ascii('.'.join(names))[1:-1]}: the text is not UTF-8 ({origin})")
         if isinstance(value, Mapping):
             for name, below in value.items():
                 self.put((*names, str(name)), below, origin)
             return
+        if not (_is_utf8(".".join(names)) and _is_utf8(value)):
+            raise InvalidRequestError(f"{ascii('.'.join(names))[1:-1]}: the text is not UTF-8 ({origin})")
         tree = self.values
         for name in names[:-1]:
             below = tree.get(name)
@@ -95,11 +96,16 @@ class ConfigLayer:
 
 
 def _is_utf8(value: object) -> bool:
+    """Return whether all texts of a value are UTF-8, also those of tables in a list."""
     if isinstance(value, str):
         try:
             value.encode()
         except UnicodeEncodeError:
             return False
+    elif isinstance(value, Mapping):
+        return all(map(_is_utf8, value)) and all(map(_is_utf8, value.values()))
+    elif isinstance(value, list):
+        return all(map(_is_utf8, value))
     return True
 
 

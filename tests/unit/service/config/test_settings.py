@@ -307,10 +307,20 @@ def test_a_variable_that_is_not_utf_8_is_refused_by_name(
     assert str(raised.value) == f"{setting}: the text is not UTF-8 (environment {variable})"
 
 
-def test_half_of_a_surrogate_pair_in_a_file_is_refused_by_name(tmp_path: Path) -> None:
-    file = _file(tmp_path, 'tls:\n  ca_file: "\\ud800"\n', "c.yaml")
-    with pytest.raises(InvalidRequestError, match=r"^tls\.ca_file: the text is not UTF-8 \(.*c\.yaml"):
-        load_settings(ThingSettings, [*URL, "--config", file])
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (r'tls: {ca_file: "\ud800"}', r"tls\.ca_file"),
+        (r'filters: [{prefix: "\ud800", prefix_bytes: 1}]', "filters"),
+        (r'spark: {conf: {"spark.\ud800": x}}', r"spark\.conf\.spark\.\\ud800"),
+    ],
+)
+def test_half_of_a_surrogate_pair_in_a_file_is_refused_by_name(tmp_path: Path, text: str, name: str) -> None:
+    with pytest.raises(InvalidRequestError, match=rf"^{name}: the text is not UTF-8 \(file .*c\.yaml\)$"):
+        load_settings(CompactorSettings, [*URL, "--config", _file(tmp_path, text, "c.yaml")])
+
+
+def test_half_of_a_surrogate_pair_in_a_list_of_the_command_line_is_refused_by_name() -> None:
     with pytest.raises(InvalidRequestError, match=r"^store\.a\.b: the text is not UTF-8 \(option --set"):
         load_settings(ThingSettings, [*URL, "--set", 'store.a.b=["x", "\udca7"]'])
 
