@@ -95,7 +95,7 @@ async def store_visible_range(store: ObjectStore, root: str, data: bytes) -> Non
         except (AlreadyExists, Precondition):
             continue
         return
-    raise UnavailableError(f"{key} is changed by other processes: create one clone at a time at {root or '/'}")
+    raise UnavailableError(f"{key} is changed by other processes: make one database at a time at {root or '/'}")
 
 
 def _put_mode(store: ObjectStore, found: GetResult | None) -> PutMode:

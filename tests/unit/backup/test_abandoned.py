@@ -182,7 +182,7 @@ def test_a_backup_ends_within_a_prune_that_removes_it(held_s: int) -> None:
     async def scenario(first: Site) -> None:
         requests, pruning = await requests_of(first), Countdown()
         await first.copy().prune(pruning)
-        # Every second pair of positions: the other half has the same outcomes.
+        # Every second stop, odd and even ones in turn, which takes half the time.
         for at in range(requests - LAST_REQUESTS - 4, requests + 1):
             for stop in range(1 + at % 2, pruning.requests + 8, 2):
                 outcomes.add(await together(first.copy(), at, stop))

@@ -1,19 +1,18 @@
 """The objects of attempts: who writes the range of a clone, and when they are deleted."""
 
-from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from shale.admin.clones import source
 from shale.clones.attempt_range import AttemptRanges, attempt_of
-from shale.core.bytes_like import BytesLike
 from shale.errors import AccessDenied, AlreadyExists, InvalidDbState
 from shale.format.names import attempt_range_key, gc_prefix, manifest_key, visible_range_key
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.visible_range import decode_visible_range, encode_visible_range, read_visible_range
 from shale.store.memory import MemoryStore
-from shale.store.port import CREATE, OVERWRITE, ETag, ObjectMeta, PutMode
+from shale.store.port import CREATE, ETag, ObjectMeta
 from shale.types import EVERYTHING, CasMode, KeyRange, Manifest
 from tests.unit.backup.databases import admin, environment, rows, write
 from tests.unit.clones.values import external, uuid
@@ -48,15 +47,8 @@ class LostAnswer(MemoryStore):
 
     is_lost = False
 
-    async def put(
-        self,
-        key: str,
-        data: BytesLike | Sequence[BytesLike],
-        *,
-        mode: PutMode = OVERWRITE,
-        attributes: Mapping[str, str] | None = None,
-    ) -> ETag | None:
-        etag = await super().put(key, data, mode=mode, attributes=attributes)
+    async def put(self, key: str, *args: Any, **options: Any) -> ETag | None:
+        etag = await super().put(key, *args, **options)
         if key == manifest_key("clone", 1) and not self.is_lost:
             self.is_lost = True
             raise AlreadyExists(key)
