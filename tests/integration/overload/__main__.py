@@ -23,7 +23,7 @@ from tests.integration.daemons.daemon_process import Daemon
 from tests.integration.daemons.raw_requests import HOST
 from tests.integration.overload.hostile import HOSTILE, READY
 from tests.integration.overload.place import AUTHORIZED, LARGE_KEY, TOKEN, raise_open_files
-from tests.integration.writer.writer_process import kv, writer
+from tests.integration.writer.writer_process import Client, kv, writer
 from tests.paths import REPOSITORY
 
 CLIENTS = 50
@@ -124,8 +124,15 @@ def told(name: str, latencies: list[float]) -> float:
     return p99
 
 
-async def check(port: int, daemon: Daemon, names: Sequence[str], *, rounds: int, seconds: float) -> bool:
+def answers(one: Client) -> float:
+    """Return how many requests the writer has answered or refused since its start."""
+    counted = re.findall(r"^shale_http_(?:requests|refusals)_total\{.*\} (.+)$", one.metrics(), re.MULTILINE)
+    return sum(map(float, counted))
+
+
+async def check(one: Client, names: Sequence[str], *, rounds: int, seconds: float) -> bool:
     """Measure in turn; return whether the honest clients were served well."""
+    port, daemon = one.port, one.daemon
     alone: list[float] = []
     beside: list[float] = []
     failed = 0
@@ -136,9 +143,13 @@ async def check(port: int, daemon: Daemon, names: Sequence[str], *, rounds: int,
         told(f"round {number + 1}, alone", quiet.latencies)
         alone += quiet.latencies
         async with hostile(port, names):
+            before = answers(one)
             loaded = await measure(port, seconds)
+            others = answers(one) - before - len(loaded.latencies)
             told(f"round {number + 1}, beside", loaded.latencies)
-            print(f"memory: {memory_mib(daemon, 'VmRSS')} MiB", flush=True)
+            print(
+                f"the others: {others / seconds:.0f} answers/s; memory: {memory_mib(daemon, 'VmRSS')} MiB", flush=True
+            )
         beside += loaded.latencies
         failed += loaded.failed
     ratio = told("beside", beside) / told("alone", alone)
@@ -171,7 +182,7 @@ def main() -> int:
         assert one.call("PUT", kv(LARGE_KEY), bytes(LARGE_BYTES), **authorized)[0] == 204
         rows = [["put", b"row-%08d" % number, bytes(ROW_BYTES)] for number in range(ROWS)]
         assert one.post("/v1/batch", {"ops": rows}, packed=True, **authorized)[0] == 200
-        is_good = asyncio.run(check(one.port, one.daemon, names, rounds=chosen.rounds, seconds=chosen.seconds))
+        is_good = asyncio.run(check(one, names, rounds=chosen.rounds, seconds=chosen.seconds))
     print("passed" if is_good else "FAILED")
     return 0 if is_good else 1
 

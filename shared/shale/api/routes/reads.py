@@ -18,6 +18,7 @@ from shale.api.scan.stream import ScanSource, ScanStream, scan_pieces
 from shale.api.scan.token import ScanToken, encode_token
 from shale.api.snapshot_leases import SnapshotHandle, SnapshotLeases
 from shale.concurrency.byte_budget import ByteShare
+from shale.concurrency.loop_turns import LoopTurns
 from shale.engine.read.read_point import Durability
 from shale.engine.read.reads import Reads
 from shale.errors import ErrorKind, ResponseTooLarge
@@ -35,6 +36,7 @@ class ReadRoutes:
         self._db = db
         self._snapshots = snapshots
         self._limits = limits
+        self._scan_turns = LoopTurns()
 
     def routes(self) -> list[Route]:
         """Return the routes of this group."""
@@ -161,7 +163,7 @@ class ReadRoutes:
         headers.append((b"x-shale-resume", token(request.after).encode()))
         media_type, share = how
         memory = self._limits.memory
-        encoder = FORMATS[media_type](memory.piece_bytes)
+        encoder = FORMATS[media_type](memory.piece_bytes, self._scan_turns)
         scan = snapshot.scan(**request.arguments(), durability=wanted, read_ahead_bytes=memory.read_ahead_bytes)
         pieces = scan_pieces(scan, encoder, limit=request.limit, token=token)
         first = await self._limits.timed("scan", anext(pieces, None))

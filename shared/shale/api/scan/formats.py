@@ -13,13 +13,15 @@ import orjson
 
 from shale.api.fields import to_base64
 from shale.api.responses import to_msgpack
+from shale.concurrency.loop_turns import LoopTurns
 from shale.engine.scan.scan import Scan
 from shale.service.http.documents import MSGPACK
 from shale.types import Row
 
 NDJSON = "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
-CHUNK_ROWS = 1024
+CHUNK_ROWS = 256
+"""Of at most so many rows is a piece, because nothing else runs while it is encoded."""
 VALUE_PIECE_BYTES = 3 << 18
 """A value above this size is sent in pieces of it, which base64 encodes without padding."""
 
@@ -29,9 +31,15 @@ class ScanFormat(ABC):
 
     media_type: ClassVar[str]
 
-    def __init__(self, piece_bytes: Callable[[], int]) -> None:
-        """``piece_bytes``: keys and values of the next piece, unless a single row has more."""
+    def __init__(self, piece_bytes: Callable[[], int], turns: LoopTurns) -> None:
+        """Start a stream.
+
+        Args:
+            piece_bytes: keys and values of the next piece, unless a single row has more.
+            turns: of all scans: to encode a piece blocks the event loop.
+        """
         self.piece_bytes = piece_bytes
+        self.turns = turns
         self.rows = 0
         self.last_key: bytes | None = None
         self.is_inside_value = False
@@ -56,6 +64,7 @@ class _Rows(ScanFormat):
     async def pieces(self, scan: Scan) -> AsyncIterator[bytes | memoryview]:
         """See ``ScanFormat``."""
         while rows := await scan.next_batch(CHUNK_ROWS, bytes_max=self.piece_bytes()):
+            await self.turns.wait()
             self.rows += len(rows)
             self.last_key = rows[-1].key
             if len(rows[-1].value) <= VALUE_PIECE_BYTES:
@@ -115,8 +124,8 @@ class Msgpack(_Rows):
 
     media_type = MSGPACK
 
-    def __init__(self, piece_bytes: Callable[[], int]) -> None:
-        super().__init__(piece_bytes)
+    def __init__(self, piece_bytes: Callable[[], int], turns: LoopTurns) -> None:
+        super().__init__(piece_bytes, turns)
         self._packer = msgpack.Packer(autoreset=False)
 
     def _encoded(self, rows: list[Row]) -> bytes:
@@ -152,15 +161,16 @@ class ArrowStream(ScanFormat):
 
     media_type = ARROW
 
-    def __init__(self, piece_bytes: Callable[[], int]) -> None:
+    def __init__(self, piece_bytes: Callable[[], int], turns: LoopTurns) -> None:
         from shale.engine.arrow.stream import ArrowWriter
 
-        super().__init__(piece_bytes)
+        super().__init__(piece_bytes, turns)
         self._writer: Any = ArrowWriter()
 
     async def pieces(self, scan: Scan) -> AsyncIterator[bytes | memoryview]:
         """See ``ScanFormat``."""
         while (rows := await scan.columns()) is not None:
+            await self.turns.wait()
             self.rows += len(rows)
             self.last_key = rows.key(len(rows) - 1)
             for piece in self._writer.pieces(rows):

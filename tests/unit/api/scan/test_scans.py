@@ -9,6 +9,7 @@ import pytest
 
 from shale.api.scan.formats import JsonLines, Msgpack
 from shale.api.scan.stream import scan_pieces
+from shale.concurrency.loop_turns import LoopTurns
 from tests.unit.api.harness import Port, b64, open_port
 
 pytestmark = pytest.mark.anyio
@@ -177,7 +178,7 @@ async def test_what_a_stream_holds_does_not_grow_with_the_values(encoder: Any) -
     async with open_port(l0_sst_size_bytes="2MiB") as port:
         for number in range(12):
             await port.db.put(b"k%02d" % number, value)
-        encoded = scan_pieces(port.db.scan(), encoder(lambda: PIECE_BYTES), limit=None, token=lambda _: "")
+        encoded = scan_pieces(port.db.scan(), encoder(lambda: PIECE_BYTES, LoopTurns()), limit=None, token=lambda _: "")
         pieces = [len(piece) async for piece in encoded]
         assert sum(pieces) > 12 * len(value)
         assert max(pieces) <= 4 / 3 * (PIECE_BYTES + len(value))

@@ -12,6 +12,7 @@ from shale.api.messages import PIECE_BYTES, Response
 from shale.api.scan.formats import JsonLines
 from shale.api.scan.stream import ScanSource, ScanStream
 from shale.concurrency.byte_budget import ByteBudget
+from shale.concurrency.loop_turns import LoopTurns
 from shale.service.http import connection as http_protocol
 from shale.service.http.bodies import BodyBudget, BodyPace
 from shale.service.http.problems import Problem
@@ -162,7 +163,9 @@ def test_a_scan_whose_client_takes_nothing_is_cut_with_one_line(caplog: pytest.L
 
     memory = ProcessMemory()
     share = memory.scans.share()
-    source = ScanSource(cast("Scan", SimpleNamespace(release=released.set)), JsonLines(lambda: 1), share, memory)
+    source = ScanSource(
+        cast("Scan", SimpleNamespace(release=released.set)), JsonLines(lambda: 1, LoopTurns()), share, memory
+    )
     stream = ScanStream(source, b"{}", rows(), headers=[], timeout_s=0.2)
 
     async def scenario(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
