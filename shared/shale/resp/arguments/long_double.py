@@ -16,7 +16,8 @@ EXPONENT_MIN = -16_445
 _TEXT_BYTES_MAX = 5 * 1024 - 1
 _DECIMALS = 17
 _DIGITS_AT_ONCE = 4000
-_DECIMAL = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,6})?").fullmatch
+# A text matches in one way at most: two parts that both take digits would be divided in every way before a refusal.
+_DECIMAL = re.compile(rb"([+-]?)(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))(?:[eE]([+-]?[0-9]{1,6}))?").fullmatch
 _INFINITE = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE).fullmatch
 
 
@@ -30,14 +31,17 @@ def parse(text: bytes) -> Fraction | None:
         raise ValueError("too long")
     if _INFINITE(text):
         return None
-    if _DECIMAL(text) is None:
+    found = _DECIMAL(text)
+    if found is None:
         raise ValueError("not a number")
-    exponent = text.lower().partition(b"e")[2]
-    if abs(int(exponent or b"0")) > EXPONENT_MAX:
+    sign, whole, after_whole, after_point, exponent = found.groups(b"")
+    power = int(exponent or b"0")
+    if abs(power) > EXPONENT_MAX:
         # Its digits would not fit into memory; zero with such an exponent is refused, too.
         raise ValueError("out of range")
-    exact = Fraction(text.decode())
-    number = rounded(exact)
+    decimals = after_whole or after_point
+    exact = _integer(whole + decimals) * Fraction(10) ** (power - len(decimals))
+    number = rounded(-exact if sign == b"-" else exact)
     if number is None or (number == 0 and exact != 0):
         raise ValueError("out of range")
     return number
@@ -62,6 +66,15 @@ def shown(number: Fraction) -> bytes:
     whole, decimals = divmod(digits, 10**_DECIMALS)
     sign = "-" if number < 0 and digits else ""
     return f"{sign}{_digits(whole)}.{decimals:0{_DECIMALS}}".rstrip("0").rstrip(".").encode()
+
+
+def _integer(digits: bytes) -> int:
+    """Return the number that has these digits, which may be more than Python converts at once."""
+    number = 0
+    for start in range(0, len(digits), _DIGITS_AT_ONCE):
+        part = digits[start : start + _DIGITS_AT_ONCE]
+        number = number * 10 ** len(part) + int(part)
+    return number
 
 
 def _digits(whole: int) -> str:

@@ -113,6 +113,35 @@ def test_floats_are_rounded_as_the_processor_rounds_them() -> None:
         assert long_double.shown(total).decode() == ("0" if by_hand == "-0" else by_hand)
 
 
+def test_the_largest_totals_can_be_read_again() -> None:
+    """They have more digits than Python converts at once."""
+
+    async def scenario() -> None:
+        async with harness() as home:
+            say = home.talker()
+            total = await say("INCRBYFLOAT", "n", "1e4900")
+            assert len(total) == 4901
+            assert await say("INCRBYFLOAT", "n", "1") == total
+            assert await say("INCRBYFLOAT", "n", "-1e4900") == b"0"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.timeout(60)
+def test_long_texts_that_are_no_numbers_are_refused_in_one_pass() -> None:
+    """A search that tried every division of the digits took some minutes for these."""
+    texts = [b"9" * 5_000 + end for end in (b"e\r", b".e", b"x", b"e1234567", b".9x")]
+    for text in texts * 100:
+        with pytest.raises(ValueError, match="not a number"):
+            long_double.parse(text)
+
+
+def test_digits_before_and_after_the_point_count_alike() -> None:
+    texts = (b"12345.678", b"12345678e-3", b".12345678e5", b"+12345.6780e0", b"0" * 4_500 + b"12345.678")
+    assert {long_double.parse(text) for text in texts} == {long_double.rounded(Fraction("12345.678"))}
+    assert long_double.parse(b"1" * 4_500 + b"e-4499") == long_double.rounded(Fraction(10, 9))
+
+
 def test_a_counter_keeps_its_time_of_expiry() -> None:
     async def scenario() -> None:
         async with harness(default_ttl_ms=5_000) as home:
