@@ -10,6 +10,7 @@ import hashlib
 import os
 import sys
 import tempfile
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -98,6 +99,7 @@ def keep_findings(outcomes: Sequence[Outcome], folder: Path) -> bool:
             print(f"FOUND {each.target.name}: {finding.what}: {len(data)} bytes in {file}")
             if replay(each.target, data) != finding.what:
                 print("  not seen again with this input alone: what ran before or beside it matters")
+            print(textwrap.indent(finding.traceback, "  "), end="")
             if len(data) <= _SHOWN_BYTES_MAX:
                 print(f"  in base64: {base64.b64encode(data).decode()}")  # where only the log of a run is kept
     return found

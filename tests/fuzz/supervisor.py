@@ -1,6 +1,7 @@
 """Runs targets in child processes, so that a crash, a hang or too much memory is a finding and not the end."""
 
 import contextlib
+import faulthandler
 import json
 import mmap
 import os
@@ -13,11 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.fuzz.hang import HangWatch, waits_of
 from tests.fuzz.target import Target
 from tests.fuzz.worker import BOX_BYTES, Box, Work, outcome, record
 
 HANG_S = 10.0
 _POLL_S = 0.05
+_TRACEBACK = signal.SIGUSR1
+_TRACEBACK_S = 0.5
 _RESTARTS_MAX = 200
 
 
@@ -28,6 +32,7 @@ class Finding:
     target: str
     what: str
     data: bytes
+    traceback: str = ""
 
 
 @dataclass
@@ -59,7 +64,8 @@ class _Child:
 
     def _start(self) -> None:
         self._box.put(0, b"")
-        self._last, self._since = 0, time.monotonic()
+        (self._folder / "traceback").write_bytes(b"")
+        self._watch, self._is_hang = HangWatch(HANG_S, time.monotonic()), False
         sys.stdout.flush()
         sys.stderr.flush()
         # A child of a process with threads must call no code of theirs; this one starts its own event loops.
@@ -74,6 +80,7 @@ class _Child:
             with (self._folder / "log").open("ab", 0) as log:  # what parsers log would fill the terminal
                 os.dup2(log.fileno(), 1)
                 os.dup2(log.fileno(), 2)
+            self._log_tracebacks()
             left = None if self._executions is None else self._executions - self._done
             work = Work(self.target, self._seed + self._restarts, self._folder, self._box, skip=self._done)
             work.run(until_s=self._until, executions_max=left)
@@ -87,18 +94,26 @@ class _Child:
             sys.stderr.flush()
             os._exit(status)
 
+    def _log_tracebacks(self) -> None:
+        """Let a crash, and the supervisor at a hang, leave a traceback; also where native code does not return."""
+        file = (self._folder / "traceback").open("wb", 0)
+        faulthandler.enable(file)
+        faulthandler.register(_TRACEBACK, file)
+
     def step(self) -> bool:
         """Return whether the work is over; start a new process after a crash or a hang."""
         pid, status = os.waitpid(self._pid, os.WNOHANG)
         if pid == 0:
-            self._watch()
+            if self._watch.is_hang(self._box.take()[0], waits_of(self._pid), time.monotonic()):
+                self._is_hang = True
+                _kill_with_traceback(self._pid)
             return False
         number, data = self._box.take()
         self._done += number
         if os.WIFSIGNALED(status):
             what = signal.Signals(os.WTERMSIG(status)).name
-            is_hang = self._since < 0
-            record(self._folder, f"no end within {HANG_S:.0f} s" if is_hang else what, data)
+            found = (self._folder / "traceback").read_text(errors="replace")
+            record(self._folder, f"no end within {HANG_S:.0f} s" if self._is_hang else what, data, found)
         elif status:
             record(self._folder, f"the target cannot be run, see {self._folder / 'log'}", data)
             return True
@@ -108,16 +123,6 @@ class _Child:
             return True
         self._start()
         return False
-
-    def _watch(self) -> None:
-        number, _ = self._box.take()
-        now = time.monotonic()
-        if number != self._last:
-            self._last, self._since = number, now
-        # Before the first input the process makes its seeds, which may take longer.
-        elif number and self._since > 0 and now - self._since > HANG_S:
-            self._since = -1.0
-            os.kill(self._pid, signal.SIGKILL)
 
     def outcome(self) -> Outcome:
         """Return what all processes of this target did."""
@@ -130,11 +135,17 @@ class _Child:
                     found.hit.setdefault(module, set()).update(lines)
         seen: set[str] = set()
         for path in sorted((self._folder / "findings").glob("*.json")):
-            what = json.loads(path.read_text())["what"]
-            if what not in seen:
-                seen.add(what)
-                found.findings.append(Finding(self.target.name, what, path.with_suffix(".bin").read_bytes()))
+            finding = json.loads(path.read_text())
+            if finding["what"] not in seen:
+                seen.add(finding["what"])
+                found.findings.append(Finding(self.target.name, data=path.with_suffix(".bin").read_bytes(), **finding))
         return found
+
+
+def _kill_with_traceback(pid: int) -> None:
+    os.kill(pid, _TRACEBACK)
+    time.sleep(_TRACEBACK_S)  # the handler writes and returns; nothing tells that it has
+    os.kill(pid, signal.SIGKILL)
 
 
 def run_targets(

@@ -1,9 +1,11 @@
 """The harness itself: each kind of misbehaviour is a finding, and the work goes on after it."""
 
 import json
+import os
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ import pytest
 
 from shale.errors import CorruptionError
 from tests.fuzz.flat_mutation import places_of
+from tests.fuzz.hang import HangWatch, Waits, waits_of
 from tests.fuzz.line_coverage import LineCoverage, files_of, function_lines
 from tests.fuzz.mutation import mutate_bytes
 from tests.fuzz.oracle import PATH, require_place
@@ -30,10 +33,13 @@ from tests.fuzz.target import Difference, Target
 supervisor.HANG_S = 2
 worker.MEMORY_MAX = 64 << 20
 
+def hang():
+    time.sleep(60)
+
 def run(data):
     kind = data[:1]
     if kind == b"c": ctypes.string_at(0)
-    if kind == b"h": time.sleep(60)
+    if kind == b"h": hang()
     if kind == b"m": b"x" * (128 << 20)
     if kind == b"e": raise KeyError("no such key")
     if kind == b"d": raise Difference("two readers: 1 and 2")
@@ -44,7 +50,17 @@ target = Target("planted", run, lambda: seeds, (ValueError,), ("shale.format.bou
 folder = Path(sys.argv[1])
 outcome, = supervisor.run_targets([target], folder, seconds=20, jobs=1, seed=1, executions=60)
 short = supervisor.minimized(target, next(each for each in outcome.findings if "KeyError" in each.what), seconds=5)
-print(json.dumps({"what": sorted(each.what for each in outcome.findings), "short": short.decode()}))
+what = {each.what: each.traceback for each in outcome.findings}
+print(json.dumps({"what": what, "short": short.decode()}))
+"""
+
+BUSY = """
+import os, sys
+
+os.sched_setaffinity(0, {int(sys.argv[1])})
+print("pinned", flush=True)
+while True:
+    pass
 """
 
 
@@ -60,7 +76,7 @@ def test_a_crash_a_hang_memory_and_errors_are_findings_and_the_work_goes_on(tmp_
         timeout=60,
     )
     found = json.loads(done.stdout)
-    assert found["what"] == [
+    assert sorted(found["what"]) == [
         "Difference: two readers",
         f"KeyError at {program}:run",
         "SIGSEGV",
@@ -68,6 +84,40 @@ def test_a_crash_a_hang_memory_and_errors_are_findings_and_the_work_goes_on(tmp_
         "no end within 2 s",
     ]
     assert found["short"] == "e"
+    assert "in hang\n" in found["what"]["no end within 2 s"]
+    assert "string_at" in found["what"]["SIGSEGV"]
+
+
+def test_waiting_for_the_machine_is_no_hang_until_it_lasts_too_long() -> None:
+    def ends(*steps: tuple[float, int, Waits]) -> list[bool]:
+        watch = HangWatch(10.0, 0.0)
+        return [watch.is_hang(number, waits, now_s) for now_s, number, waits in steps]
+
+    none, disk = Waits(0, is_for_disk=False), Waits(0, is_for_disk=True)
+    assert ends((1, 1, none), (11, 1, none), (12, 1, none)) == [False, False, True]
+    assert ends((1, 1, none), (9, 2, none), (18, 2, none), (20, 2, none)) == [False, False, False, True]
+    assert ends((1, 1, none), (8, 1, none), (12, 1, disk), (15, 1, none), (16, 1, none)) == [False] * 4 + [True]
+    assert ends((1, 1, Waits(3, is_for_disk=False)), (30, 1, Waits(23, is_for_disk=False))) == [False, False]
+    assert ends((1, 1, none), (62, 1, Waits(60, is_for_disk=False))) == [False, True]
+    assert ends((30, 0, none), (31, 1, none)) == [False, False]  # before the first input
+
+
+def test_a_process_without_a_processor_waits() -> None:
+    (processor, *_) = os.sched_getaffinity(0)
+    busy = [subprocess.Popen([sys.executable, "-c", BUSY, str(processor)], stdout=subprocess.PIPE) for _ in range(2)]
+    try:
+        for each in busy:
+            assert each.stdout is not None
+            assert each.stdout.readline() == b"pinned\n"
+        until = time.monotonic() + 30
+        while waits_of(busy[0].pid).processor_s < 0.2 and time.monotonic() < until:
+            os.sched_yield()
+        assert waits_of(busy[0].pid).processor_s >= 0.2
+    finally:
+        for each in busy:
+            each.kill()
+            each.communicate()
+    assert waits_of(busy[0].pid).processor_s == 0
 
 
 @pytest.mark.parametrize(

@@ -140,12 +140,12 @@ class Work:
         (self._folder / name).write_text(text)
 
 
-def record(folder: Path, what: str, data: bytes) -> None:
+def record(folder: Path, what: str, data: bytes, traceback: str = "") -> None:
     """Keep one input of a cause."""
     (folder / "findings").mkdir(exist_ok=True)
     number = len(list((folder / "findings").glob("*.json")))
     (folder / "findings" / f"{number}.bin").write_bytes(data)
-    (folder / "findings" / f"{number}.json").write_text(json.dumps({"what": what}))
+    (folder / "findings" / f"{number}.json").write_text(json.dumps({"what": what, "traceback": traceback}))
 
 
 def _stored(folder: Path) -> list[bytes]:
