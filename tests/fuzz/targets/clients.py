@@ -4,6 +4,8 @@ import io
 import json
 import random
 from contextlib import suppress
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -14,6 +16,7 @@ from shale.codecs.documents import JsonCodec, MsgpackCodec
 from shale.codecs.plain import BytesCodec, IntCodec, StructCodec, TextCodec
 from shale.errors import CorruptionError, InvalidRequestError
 from shale.merge_operators import BUILT_IN
+from shale_cli.commands.kv.arrow_row import as_stream, encode_row
 from shale_cli.commands.kv.import_journal import ImportJournal, may_run
 from shale_cli.commands.kv.row_import import source
 from shale_cli.commands.kv.row_layout import RowLayout, ValueFormat, decoder_of
@@ -115,6 +118,17 @@ def _codec(data: bytes) -> None:
             continue
 
 
+def _arrow_rows() -> list[bytes]:
+    row = {
+        "text": "x" * 9,
+        "list": [1, 2],
+        "object": {"a": b"b", "c": [1.5]},
+        "time": datetime(2020, 1, 1, tzinfo=UTC),
+        "decimal": Decimal("1.50"),
+    }
+    return [encode_row(row), encode_row({"number": 1}), as_stream(_table().to_batches()[0].slice(2, 1))]
+
+
 def _operators(data: bytes) -> None:
     """Merge operands that other programs wrote; any error of an operator is a failed merge."""
     operands = data.split(b"\0\0")
@@ -150,10 +164,10 @@ def targets() -> list[Target]:
         Target(
             "codecs",
             _codec,
-            lambda: [b'{"a": 1}', bytes(msgpack.packb({"a": 1}) or b""), bytes(8), "é".encode()],
+            lambda: [b'{"a": 1}', bytes(msgpack.packb({"a": 1}) or b""), bytes(8), "é".encode(), *_arrow_rows()],
             (),
-            ("shale.codecs.documents", "shale.codecs.plain"),
-            any_of(mutate_msgpack, JSON_MUTATION),
+            ("shale.codecs.documents", "shale.codecs.plain", "shale_cli.commands.kv.arrow_row"),
+            any_of(mutate_msgpack, JSON_MUTATION, mutate_bytes),
         ),
         Target(
             "merge operands",

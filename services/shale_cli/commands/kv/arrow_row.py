@@ -1,6 +1,6 @@
 """Values that are an Arrow IPC stream of one row."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from shale.errors import InvalidRequestError
@@ -12,36 +12,63 @@ except ImportError:
         "--value-format arrow-row needs the package pyarrow: pip install 'shale[arrow]'"
     ) from None
 
+UNREADABLE = (pa.ArrowException, OSError, MemoryError)
+TOO_LARGE = "a part of it claims more memory than there is"
+"""Arrow allocates what data claims, before it looks at its size; its error then has no text."""
+
 
 def encode_row(fields: Mapping[str, Any]) -> bytes:
-    """Return fields as an Arrow IPC stream of one row."""
-    return as_stream(pa.RecordBatch.from_pylist([dict(fields)]))
+    """Return fields as an Arrow IPC stream of one row.
+
+    Raises:
+        InvalidRequestError: Arrow has no type for a field, like a list of texts and numbers.
+    """
+    if not fields:
+        # Without columns, only a structure says that there is a row.
+        return as_stream(pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([]))))
+    columns = [_column(name, value) for name, value in fields.items()]
+    return as_stream(pa.RecordBatch.from_arrays(columns, names=list(fields)))
+
+
+def _column(name: str, value: object) -> Any:
+    try:
+        return pa.array([value])
+    except OverflowError as error:
+        raise InvalidRequestError(f"{name} has an integer above {2**63 - 1}: write it as text") from error
+    except pa.ArrowException as error:
+        raise InvalidRequestError(f"{name} has no type of Arrow: {error}") from error
 
 
 def decode_row(data: bytes) -> Mapping[str, Any]:
     """Return the fields of the only row of an Arrow IPC stream.
 
     Raises:
-        InvalidRequestError: it is not such a stream.
+        InvalidRequestError: it is not such a stream, or Python has no such time or number.
     """
-    found: Mapping[str, Any] = _only_row(data).to_pylist()[0]
-    return found
+    try:
+        return {name: value.as_py() for name, value in decode_scalars(data).items()}
+    except (ArithmeticError, LookupError) as error:  # a year after 9999, an unknown time zone, a bad decimal
+        raise InvalidRequestError(f"{type(error).__name__}: {error}") from error
 
 
 def decode_scalars(data: bytes) -> Mapping[str, Any]:
     """Return the fields like ``decode_row``, as Arrow scalars, which keep their types."""
-    row = _only_row(data)
-    return {name: row.column(name)[0] for name in row.column_names}
-
-
-def _only_row(data: bytes) -> Any:
     try:
-        rows = pa.ipc.open_stream(data).read_all()
-    except (pa.ArrowException, OSError) as error:
-        raise InvalidRequestError(str(error)) from error
-    if rows.num_rows != 1:
+        with pa.ipc.open_stream(data) as stream:
+            rows = pa.Table.from_batches(checked(stream), stream.schema)
+    except UNREADABLE as error:
+        raise InvalidRequestError(str(error) or TOO_LARGE) from error
+    # Earlier versions wrote no row if there was no column.
+    if rows.num_rows != 1 and (rows.num_rows or rows.column_names):
         raise InvalidRequestError(f"it has {rows.num_rows} rows")
-    return rows
+    return {name: column[0] for name, column in zip(rows.column_names, rows.columns, strict=True)}
+
+
+def checked(batches: Iterable[Any]) -> Iterator[Any]:
+    """Check offsets and texts, which Arrow takes as they are: they may lead out of memory."""
+    for batch in batches:
+        batch.validate(full=True)
+        yield batch
 
 
 def as_stream(batch: Any) -> bytes:

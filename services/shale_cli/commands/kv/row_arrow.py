@@ -1,6 +1,6 @@
 """Reads Parquet files, Arrow IPC files and streams, and writes Parquet and streams, one batch at a time."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -14,7 +14,7 @@ except ImportError:
     raise InvalidRequestError("Parquet and Arrow need the package pyarrow: pip install 'shale[arrow]'") from None
 
 from shale.engine.arrow.batches import SCHEMA, TIMESTAMP
-from shale_cli.commands.kv.arrow_row import as_stream
+from shale_cli.commands.kv.arrow_row import TOO_LARGE, UNREADABLE, as_stream, checked
 from shale_cli.commands.kv.file_kind import ARROW_FILE, first_bytes
 from shale_cli.commands.kv.row_layout import MalformedRow, RowLayout, ValueFormat, encoder_of, put_of
 from shale_cli.commands.kv.row_writer import RowChange
@@ -29,9 +29,6 @@ _BINARY = (
     pa.types.is_fixed_size_binary,
     pa.types.is_binary_view,
 )
-_UNREADABLE = (pa.ArrowException, OSError, MemoryError)
-_TOO_LARGE = "a part of it claims more memory than there is"
-"""Arrow allocates what a file claims, before it looks at its size; its error then has no text."""
 _GROUP_BYTES = 32 << 20
 """Size of a row group, and so roughly the memory of an export."""
 
@@ -132,14 +129,14 @@ def read(
             schema, total, batches = _open_arrow_file(stream, file)
         else:
             reader = pa.ipc.open_stream(stream)
-            schema, total, batches = reader.schema, None, _checked(reader)
+            schema, total, batches = reader.schema, None, checked(reader)
         layout.require(schema.names, str(file))
     except InvalidRequestError:
         stream.close()
         raise
-    except (*_UNREADABLE, ValueError) as error:  # names of columns that are not UTF-8 are a ValueError
+    except (*UNREADABLE, ValueError) as error:  # names of columns that are not UTF-8 are a ValueError
         stream.close()
-        raise InvalidRequestError(f"{file}: {str(error) or _TOO_LARGE}") from error
+        raise InvalidRequestError(f"{file}: {str(error) or TOO_LARGE}") from error
     return _rows_of(batches, stream, file, layout, rows_at_once), total
 
 
@@ -149,14 +146,7 @@ def _open_arrow_file(stream: BinaryIO, file: Path) -> tuple[Any, int | None, Ite
         raise InvalidRequestError(f"{file}: an Arrow IPC file cannot be read from a pipe: name the file")
     reader = pa.ipc.open_file(stream)
     batches = (reader.get_batch(number) for number in range(reader.num_record_batches))
-    return reader.schema, None, _checked(batches)
-
-
-def _checked(batches: Iterable[Any]) -> Iterator[Any]:
-    """Check offsets and texts, which Arrow takes from the file as they are: they may lead out of memory."""
-    for batch in batches:
-        batch.validate(full=True)
-        yield batch
+    return reader.schema, None, checked(batches)
 
 
 def _renamed(name: str, layout: RowLayout) -> str:
@@ -181,8 +171,8 @@ def _rows_of(
                     for row in _rows(batch.slice(start, rows_at_once), layout):
                         done += 1
                         yield put_of(*row)
-    except _UNREADABLE as error:
-        raise MalformedRow(f"{file}: {str(error) or _TOO_LARGE}") from error
+    except UNREADABLE as error:
+        raise MalformedRow(f"{file}: {str(error) or TOO_LARGE}") from error
     except ValueError as error:
         raise MalformedRow(f"{file}, row {done}: {error}") from error
 

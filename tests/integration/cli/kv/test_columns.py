@@ -169,6 +169,18 @@ def test_what_json_lacks_is_text(golden: Golden, url: str, tmp_path: Path) -> No
             ("--key", "id", "--value-format", "json"),
             "line 1: the number 18446744073709551616 has more than 64 bits: write it as text",
         ),
+        (
+            "a.ndjson",
+            '{"id": "a"}\n{"id": "b", "n": {"x": 9223372036854775808}}\n',
+            ("--key", "id", "--value-format", "arrow-row"),
+            "line 2: n has an integer above 9223372036854775807: write it as text",
+        ),
+        (
+            "a.ndjson",
+            '{"id": "a", "n": [1, "x"]}\n',
+            ("--key", "id", "--value-format", "arrow-row"),
+            "line 1: n has no type of Arrow: Could not convert",
+        ),
     ],
 )
 def test_files_that_are_refused(
@@ -205,6 +217,17 @@ def test_columns_of_any_type(golden: Golden, url: str, tmp_path: Path) -> None:
     assert shale("kv", "get", "ff", "--key-format", "hex", "--raw", "-u", url).stdout == b"\xfe"
     golden.run("kv", "import", str(tmp_path / "a.arrow"), *("--key", "k", "--value-format", "json"), "-u", url)
     assert json.loads(value_of(golden, url, "b")) == {"v": "MQ==", "at": None}
+
+
+@pytest.mark.parametrize("suffix", ["ndjson", "csv", "parquet", "arrow"])
+def test_a_row_that_is_only_a_key_comes_back(golden: Golden, url: str, tmp_path: Path, suffix: str) -> None:
+    options = ("--key", "id", "--value-format", "arrow-row", "-u", url)
+    (tmp_path / "keys.ndjson").write_text('{"id":"a"}\n{"id":"b"}\n')
+    golden.run("kv", "import", str(tmp_path / "keys.ndjson"), *options)
+    golden.run("kv", "export", str(tmp_path / f"out.{suffix}"), *options)
+    golden.run("kv", "import", str(tmp_path / f"out.{suffix}"), *options)
+    golden.run("kv", "export", str(tmp_path / "back.ndjson"), *options)
+    assert (tmp_path / "back.ndjson").read_text() == (tmp_path / "keys.ndjson").read_text()
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow"])
