@@ -15,7 +15,6 @@ NOT_FUZZED = {
     "shale.compat.slatedb.settings.settings": _OWN_OPTIONS,
     "shale.compat.slatedb.store": _OWN_OPTIONS,
     "shale.engine.arrow.rows": _OWN_OPTIONS,
-    "shale.engine.arrow.stream": _OWN_OPTIONS,
     "shale.engine.open_options": _OWN_OPTIONS,
     "shale.engine.wal.feed.seq_span": "eight bytes of an index that is fuzzed",
     "shale.format.sst.wal_index": "unpacks and decodes with what the targets of sections and of the index fuzz",

@@ -10,9 +10,12 @@ import orjson
 
 from shale.client.client import Client
 from shale.client.ops import Compare, Ops
+from shale.engine.arrow.stream import ArrowWriter
 from shale.errors import ShaleError
+from shale.kernels.rows import rows_from_entries
+from shale.types import Entry
 from tests.fuzz import loop
-from tests.fuzz.mutation import any_of, words_mutation
+from tests.fuzz.mutation import any_of, mutate_bytes, words_mutation
 from tests.fuzz.target import Difference, Target
 from tests.fuzz.targets.http import mutate_msgpack
 from tests.fuzz.targets.metadata import JSON_MUTATION, JSON_WORDS
@@ -51,7 +54,7 @@ def _answer(data: bytes) -> None:
         body = _Body(data[5:], breaks=breaks == 1)
         return httpx.Response(_STATUSES[status % len(_STATUSES)], headers=encoded, stream=body)
 
-    loop.run(_called(call % 7, httpx.MockTransport(respond)))
+    loop.run(_called(call % 8, httpx.MockTransport(respond)))
 
 
 async def _called(call: int, transport: httpx.MockTransport) -> None:
@@ -74,6 +77,9 @@ async def _called(call: int, transport: httpx.MockTransport) -> None:
             case 5:
                 async for row in client.scan(limit=100):
                     _check("a scanned row", type(row.key) is bytes and type(row.value) is bytes)
+            case 6:
+                for fields in (await client.scan_arrow(limit=100)).to_pylist():
+                    _check("a row of a table", type(fields["key"]) is bytes and type(fields["value"]) is bytes)
             case _:
                 async with client.snapshot() as snapshot:
                     _check("a snapshot", type(snapshot.id) is str and type(snapshot.expires_ms) is int)
@@ -98,6 +104,7 @@ def _seeds() -> list[bytes]:
         pack({"seq": 1, "create_ts": 2, "rows": 1}),
         pack({"seq": 1, "rows": 0}),
         rows + pack({"end": True}),
+        _arrow_rows(),
         pack({"id": "s", "seq": 4, "expires_ms": 5}),
     ]
     found = [bytes([call, 0, _GOOD, 0, 0]) + body for call, body in enumerate(bodies)]
@@ -109,14 +116,21 @@ def _seeds() -> list[bytes]:
     return found
 
 
+def _arrow_rows() -> bytes:
+    rows = rows_from_entries([Entry(b"k%d" % number, b"v" * number, number, 0) for number in range(3)])
+    writer = ArrowWriter()
+    return b"".join(writer.pieces(rows)) + writer.ending({"shale": b'{"end":true}'})
+
+
 def _mutate(rng: random.Random, data: bytes) -> bytes:
     if rng.random() < 0.3:
         at = rng.randrange(5)
         return data[:at] + bytes([rng.choice((0, 1, 2, 4, 8, rng.randrange(256)))]) + data[at + 1 :]
-    change = any_of(mutate_msgpack, JSON_MUTATION, words_mutation(JSON_WORDS))
+    change = any_of(mutate_msgpack, JSON_MUTATION, words_mutation(JSON_WORDS), mutate_bytes)
     return data[:5] + change(rng, data[5:])
 
 
 def targets() -> list[Target]:
     modules = tuple(f"shale.client.{name}" for name in ("answers", "client", "errors", "retry", "scans"))
+    modules = (*modules, "shale.engine.arrow.stream")
     return [Target("client answer", _answer, _seeds, (ShaleError,), modules, _mutate, weight=2)]

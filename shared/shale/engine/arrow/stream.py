@@ -8,6 +8,8 @@ import pyarrow as pa
 from shale.engine.arrow.batches import SCHEMA, rows_to_batches
 from shale.kernels.rows import Rows
 
+_NEVER_NULL = [SCHEMA.get_field_index(name) for name in ("key", "value", "seq")]
+
 
 class ArrowWriter:
     """Encodes one stream: the schema with the first piece, a batch per chunk of rows, and an ending.
@@ -37,14 +39,32 @@ class ArrowWriter:
 
 
 def read_table(data: bytes) -> tuple[Any, bytes | None]:
-    """Return a whole stream as a ``pyarrow.Table``, and the metadata ``shale`` of its last batch."""
-    with pa.ipc.open_stream(data) as stream:
-        batches: list[Any] = []
-        ending: bytes | None = None
-        while True:
-            try:
-                batch, metadata = stream.read_next_batch_with_custom_metadata()
-            except StopIteration:
-                return pa.Table.from_batches(batches, schema=SCHEMA), ending
-            batches.append(batch)
-            ending = bytes(metadata["shale"]) if metadata is not None and "shale" in metadata else None
+    """Return a whole stream as a ``pyarrow.Table``, and the metadata ``shale`` of its last batch.
+
+    Raises:
+        ValueError: it is not a stream of rows.
+    """
+    batches: list[Any] = []
+    ending: bytes | None = None
+    try:
+        with pa.ipc.open_stream(data) as stream:
+            if stream.schema != SCHEMA:
+                raise ValueError(f"its columns are not those of rows: {', '.join(stream.schema.names)}")
+            while True:
+                try:
+                    batch, metadata = stream.read_next_batch_with_custom_metadata()
+                except StopIteration:
+                    break
+                _check(batch)
+                batches.append(batch)
+                ending = bytes(metadata["shale"]) if metadata is not None and "shale" in metadata else None
+            return pa.Table.from_batches(batches, schema=SCHEMA), ending
+    except (pa.ArrowException, OSError, MemoryError) as error:
+        raise ValueError(str(error) or "a batch claims more memory than there is") from error
+
+
+def _check(batch: Any) -> None:
+    """Check offsets, which Arrow takes from the stream as they are: they may lead out of memory."""
+    batch.validate(full=True)
+    if any(batch.column(number).null_count for number in _NEVER_NULL):
+        raise ValueError("a row has no key, no value or no sequence number")
