@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -96,7 +95,7 @@ def test_one_is_broken_one_comes_later_and_one_goes(tmp_path: Path) -> None:
             assert metric(exposition, f'slatedb_compactor_worker_up{{db="{name}"}}') == is_up
         assert metric(exposition, 'slatedb_compactor_jobs_claimed_total{db="good"}') == 1
 
-        shutil.rmtree(tmp_path / "store" / "gone")
+        (tmp_path / "store" / "gone").rename(tmp_path / "removed")  # at once: coordinators use it
         wait_until(lambda: set(status(daemon)["databases"]) == {"good"}, daemon)
         damaged.unlink()
         write(tmp_path, "later")
