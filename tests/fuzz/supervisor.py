@@ -65,7 +65,8 @@ class _Child:
     def _start(self) -> None:
         self._box.put(0, b"")
         (self._folder / "traceback").write_bytes(b"")
-        self._watch, self._is_hang = HangWatch(HANG_S, time.monotonic()), False
+        self._watch = HangWatch(HANG_S, time.monotonic())
+        self._hanging: bytes | None = None
         sys.stdout.flush()
         sys.stderr.flush()
         # A child of a process with threads must call no code of theirs; this one starts its own event loops.
@@ -104,21 +105,23 @@ class _Child:
         """Return whether the work is over; start a new process after a crash or a hang."""
         pid, status = os.waitpid(self._pid, os.WNOHANG)
         if pid == 0:
-            if self._watch.is_hang(self._box.take()[0], waits_of(self._pid), time.monotonic()):
-                self._is_hang = True
+            number, data = self._box.take()
+            if self._watch.is_hang(number, waits_of(self._pid), time.monotonic()):
+                self._hanging = data
                 _kill_with_traceback(self._pid)
             return False
         number, data = self._box.take()
         self._done += number
-        if os.WIFSIGNALED(status):
-            what = signal.Signals(os.WTERMSIG(status)).name
-            found = (self._folder / "traceback").read_text(errors="replace")
-            record(self._folder, f"no end within {HANG_S:.0f} s" if self._is_hang else what, data, found)
+        found = (self._folder / "traceback").read_text(errors="replace")
+        if self._hanging is not None:  # also if it ended at last, before it was killed
+            record(self._folder, f"no end within {HANG_S:.0f} s", self._hanging, found)
+        elif os.WIFSIGNALED(status):
+            record(self._folder, signal.Signals(os.WTERMSIG(status)).name, data, found)
         elif status:
             record(self._folder, f"the target cannot be run, see {self._folder / 'log'}", data)
             return True
         self._restarts += 1
-        is_enough = self._executions is not None and self._done >= self._executions
+        is_enough = not number or (self._executions is not None and self._done >= self._executions)
         if is_enough or time.monotonic() >= self._until or self._restarts > _RESTARTS_MAX:
             return True
         self._start()

@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 PROGRAM = """
 import ctypes, json, sys, time
 from pathlib import Path
-from tests.fuzz import supervisor, worker
+from tests.fuzz import hang as hang_module, supervisor, worker
 from tests.fuzz.target import Difference, Target
 
 supervisor.HANG_S = 2
+hang_module._FACTOR_OF_SEEDS = 1
 worker.MEMORY_MAX = 64 << 20
 
 def hang():
@@ -45,13 +46,21 @@ def run(data):
     if kind == b"d": raise Difference("two readers: 1 and 2")
     if kind == b"v": raise ValueError
 
+def late(data):
+    # It ends after the decision, and before it is killed.
+    while data == b"late" and not (folder / "late" / "traceback").stat().st_size: time.sleep(0.01)
+
 seeds = [b"v", *(kind + b"....." for kind in (b"e", b"c", b"h", b"d", b"m")), b"fine"]
 target = Target("planted", run, lambda: seeds, (ValueError,), ("shale.format.boundary",))
 folder = Path(sys.argv[1])
 outcome, = supervisor.run_targets([target], folder, seconds=20, jobs=1, seed=1, executions=60)
 short = supervisor.minimized(target, next(each for each in outcome.findings if "KeyError" in each.what), seconds=5)
 what = {each.what: each.traceback for each in outcome.findings}
-print(json.dumps({"what": what, "short": short.decode()}))
+
+others = [Target("late", late, lambda: [b"late", b"fine"], (), ()), Target("seeds", run, hang, (), ())]
+outcomes = supervisor.run_targets(others, folder, seconds=40, jobs=2, seed=1, executions=9)
+other = {each.target.name: [(one.what, one.data.decode()) for one in each.findings] for each in outcomes}
+print(json.dumps({"what": what, "short": short.decode(), "other": other}))
 """
 
 BUSY = """
@@ -86,6 +95,7 @@ def test_a_crash_a_hang_memory_and_errors_are_findings_and_the_work_goes_on(tmp_
     assert found["short"] == "e"
     assert "in hang\n" in found["what"]["no end within 2 s"]
     assert "string_at" in found["what"]["SIGSEGV"]
+    assert found["other"] == {"late": [["no end within 2 s", "late"]], "seeds": [["no end within 2 s", ""]]}
 
 
 def test_waiting_for_the_machine_is_no_hang_until_it_lasts_too_long() -> None:
@@ -93,13 +103,18 @@ def test_waiting_for_the_machine_is_no_hang_until_it_lasts_too_long() -> None:
         watch = HangWatch(10.0, 0.0)
         return [watch.is_hang(number, waits, now_s) for now_s, number, waits in steps]
 
-    none, disk = Waits(0, is_for_disk=False), Waits(0, is_for_disk=True)
+    def ready(*waited_s: float) -> Waits:
+        return Waits(dict(enumerate(waited_s)), is_for_disk=False)
+
+    none, disk = ready(), Waits({}, is_for_disk=True)
     assert ends((1, 1, none), (11, 1, none), (12, 1, none)) == [False, False, True]
     assert ends((1, 1, none), (9, 2, none), (18, 2, none), (20, 2, none)) == [False, False, False, True]
     assert ends((1, 1, none), (8, 1, none), (12, 1, disk), (15, 1, none), (16, 1, none)) == [False] * 4 + [True]
-    assert ends((1, 1, Waits(3, is_for_disk=False)), (30, 1, Waits(23, is_for_disk=False))) == [False, False]
-    assert ends((1, 1, none), (62, 1, Waits(60, is_for_disk=False))) == [False, True]
-    assert ends((30, 0, none), (31, 1, none)) == [False, False]  # before the first input
+    assert ends((1, 1, ready(3)), (30, 1, ready(23))) == [False, False]
+    assert ends((1, 1, none), (62, 1, ready(60))) == [False, True]
+    # A thread ended, and another began with its number.
+    assert ends((1, 1, ready(50, 8)), (9, 1, ready(50)), (10, 1, ready(50, 1))) == [False] * 3
+    assert ends((119, 0, none), (120, 0, none), (121, 0, none)) == [False, False, True]  # before the first input
 
 
 def test_a_process_without_a_processor_waits() -> None:
@@ -110,14 +125,14 @@ def test_a_process_without_a_processor_waits() -> None:
             assert each.stdout is not None
             assert each.stdout.readline() == b"pinned\n"
         until = time.monotonic() + 30
-        while waits_of(busy[0].pid).processor_s < 0.2 and time.monotonic() < until:
+        while waits_of(busy[0].pid).processor_s[busy[0].pid] < 0.2 and time.monotonic() < until:
             os.sched_yield()
-        assert waits_of(busy[0].pid).processor_s >= 0.2
+        assert waits_of(busy[0].pid).processor_s[busy[0].pid] >= 0.2
     finally:
         for each in busy:
             each.kill()
             each.communicate()
-    assert waits_of(busy[0].pid).processor_s == 0
+    assert waits_of(busy[0].pid).processor_s == {}
 
 
 @pytest.mark.parametrize(
