@@ -61,6 +61,8 @@ def decode_scalars(data: bytes) -> Mapping[str, Any]:
     # Earlier versions wrote no row if there was no column.
     if rows.num_rows != 1 and (rows.num_rows or rows.column_names):
         raise InvalidRequestError(f"it has {rows.num_rows} rows")
+    if len(set(rows.column_names)) < len(rows.column_names):
+        raise InvalidRequestError(f"several columns have one name: {', '.join(rows.column_names):.100}")
     return {name: column[0] for name, column in zip(rows.column_names, rows.columns, strict=True)}
 
 

@@ -89,9 +89,9 @@ class RecordTable:
                         )
                 columns = [_column([record.get(each.name) for record in records], each.type) for each in self._schema]
                 table = pa.table(columns, schema=self._schema)
-        except (pa.ArrowException, TypeError) as error:
-            raise InvalidRequestError(f"the rows have columns of several types: {error}; use ndjson") from error
-        self._writer.write_table(table)
+            self._writer.write_table(table)
+        except (pa.ArrowException, TypeError, OverflowError) as error:
+            raise InvalidRequestError(f"the rows do not fit into columns: {error}; use ndjson") from error
 
     def close(self) -> None:
         """Complete the file, also one without rows."""
@@ -101,12 +101,38 @@ class RecordTable:
 
 
 def _column(values: list[Any], type_: Any = None) -> Any:
-    """Return values as a column; those that are Arrow scalars keep their type."""
+    """Return values as a column; those that are Arrow scalars keep their type.
+
+    Raises:
+        TypeError: the column cannot hold a value as it is.
+        ArrowException: it has no type.
+        OverflowError: an integer has no type.
+    """
     types = {value.type for value in values if isinstance(value, pa.Scalar) and not pa.types.is_null(value.type)}
-    if types <= {type_} or (type_ is None and len(types) == 1):
-        typed = [None if isinstance(value, pa.Scalar) and not value.is_valid else value for value in values]
-        return pa.array(typed, type_ or next(iter(types), None))
-    return pa.array([value.as_py() if isinstance(value, pa.Scalar) else value for value in values], type_)
+    if types and (types == {type_} or (type_ is None and len(types) == 1)):
+        return pa.array([value if value is not None and value.is_valid else None for value in values], *types)
+    all_types = types if type_ is None else {*types, type_}
+    if types and not all(pa.types.is_integer(each) or pa.types.is_floating(each) for each in all_types):
+        raise TypeError(" and ".join(sorted(map(str, all_types))))
+    values = [value.as_py() if isinstance(value, pa.Scalar) else value for value in values]
+    column = pa.array(values, type_)
+    shown = column.to_pylist()
+    if shown != values:
+        for value, kept in zip(values, shown, strict=True):
+            _require_same(value, kept, column.type)
+    return column
+
+
+def _require_same(value: Any, kept: Any, type_: Any) -> None:
+    """Require that a column has not cut a value: Arrow drops fractions, and fields of objects that are new."""
+    if isinstance(value, Mapping) and isinstance(kept, Mapping):
+        for name, each in value.items():
+            _require_same(each, kept.get(name), type_)
+    elif isinstance(value, list) and isinstance(kept, list) and len(value) == len(kept):
+        for each, other in zip(value, kept, strict=True):
+            _require_same(each, other, type_)
+    elif value != kept and (value == value or kept == kept):  # noqa: PLR0124 - but not NaN
+        raise TypeError(f"{value!r:.60} is not of type {type_}")
 
 
 def read(

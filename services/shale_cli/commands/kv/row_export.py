@@ -1,6 +1,5 @@
 """Exports rows to a file of JSON lines, CSV, Parquet or Arrow."""
 
-import io
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -142,13 +141,17 @@ class _JsonRecords:
         self._stream = stream
 
     def write(self, records: Sequence[Mapping[str, Any]]) -> None:
-        import orjson
-
-        options = orjson.OPT_APPEND_NEWLINE
-        self._stream.write(b"".join(orjson.dumps(record, as_plain, options) for record in records))
+        self._stream.write(b"".join(_json(record) + b"\n" for record in records))
 
     def close(self) -> None:
         """Do nothing: every line is complete."""
+
+
+class _Lines(list[str]):
+    """What ``csv.writer`` writes, one line at a time, with the end of line of the export."""
+
+    def write(self, line: str) -> None:
+        self.append(line.removesuffix("\r\n") + "\n")
 
 
 class _CsvRecords:
@@ -161,8 +164,9 @@ class _CsvRecords:
     def write(self, records: Sequence[Mapping[str, Any]]) -> None:
         import csv
 
-        text = io.StringIO(newline="")
-        writer = csv.writer(text, lineterminator="\n")
+        lines = _Lines()
+        # With this terminator, a field with either of its characters is quoted.
+        writer = csv.writer(lines, lineterminator="\r\n")
         if not self._names:
             self._names = list(dict.fromkeys(name for record in records for name in record))
             writer.writerow(self._names)
@@ -174,7 +178,7 @@ class _CsvRecords:
                     f"a row has the column {unknown!r}, which the first rows have not: use ndjson"
                 )
             writer.writerow([_csv_cell(record.get(name)) for name in self._names])
-        self._stream.write(text.getvalue().encode())
+        self._stream.write("".join(lines).encode())
 
     def close(self) -> None:
         """Do nothing: every line is complete."""
@@ -225,10 +229,17 @@ def _record(row: "Row") -> Mapping[str, Any]:
 
 def _csv_cell(value: object) -> object:
     if isinstance(value, dict | list | bool):
-        import orjson
-
-        return orjson.dumps(value, as_plain).decode()
+        return _json(value).decode()
     return b64(value) if isinstance(value, bytes) else value
+
+
+def _json(value: object) -> bytes:
+    import orjson
+
+    try:
+        return orjson.dumps(value, as_plain)
+    except TypeError as error:  # objects within objects within others, or names that are no texts
+        raise InvalidRequestError(f"a row cannot be written as JSON: {error}") from error
 
 
 def _last_key(file: Path) -> bytes | None:

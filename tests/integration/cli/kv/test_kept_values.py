@@ -1,0 +1,84 @@
+"""Exports keep every value as it is, or say that the format cannot."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.cli.commands import shale
+from tests.integration.cli.goldens import Golden
+
+pa = pytest.importorskip("pyarrow")
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"file://{tmp_path}/db"
+
+
+def _row_of(*columns: Any) -> bytes:
+    """Return an Arrow stream of one row, whose columns all have one name."""
+    batch = pa.RecordBatch.from_arrays(list(columns), names=["v"] * len(columns))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+@pytest.mark.parametrize("value_format", ["json", "msgpack", "arrow-row"])
+@pytest.mark.parametrize(
+    ("first", "last"), [("0", "0.75"), ("[1]", "[2.9]"), ('{"a":1}', '{"b":2}'), ("1", "18446744073709551615")]
+)
+def test_a_table_does_not_cut_a_value(
+    golden: Golden, url: str, tmp_path: Path, value_format: str, first: str, last: str
+) -> None:
+    """The first thousand rows decide the columns."""
+    if value_format == "arrow-row" and len(last) > 10:
+        last = "1.5"
+    lines = [f'{{"id":"{number:04}","v":{first}}}' for number in range(1000)] + [f'{{"id":"1000","v":{last}}}']
+    (tmp_path / "in.ndjson").write_text("\n".join(lines) + "\n")
+    options = ("--key", "id", "--value-format", value_format, "-u", url)
+    golden.run("kv", "import", str(tmp_path / "in.ndjson"), *options)
+    refused = shale("kv", "export", str(tmp_path / "out.parquet"), *options)
+    assert refused.returncode == 2
+    assert b"the rows do not fit into columns" in refused.stderr
+    assert refused.stderr.count(b"\n") == 1
+    golden.run("kv", "export", str(tmp_path / "out.ndjson"), *options)
+    assert (tmp_path / "out.ndjson").read_bytes() == (tmp_path / "in.ndjson").read_bytes()
+
+
+def test_csv_keeps_carriage_returns(golden: Golden, url: str, tmp_path: Path) -> None:
+    rows = [{"id": "a\rb", "v": "ends\r"}, {"id": "c", "v": "\r"}, {"id": "d\r\n", "v": "e\nf"}]
+    (tmp_path / "in.ndjson").write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
+    options = ("--key", "id", "--value-format", "json", "-u", url)
+    golden.run("kv", "import", str(tmp_path / "in.ndjson"), *options)
+    golden.run("kv", "export", str(tmp_path / "out.csv"), *options)
+    other = (*options[:-1], f"{url}2")
+    golden.run("kv", "import", str(tmp_path / "out.csv"), *other)
+    golden.run("kv", "export", str(tmp_path / "back.ndjson"), *other)
+    assert (tmp_path / "back.ndjson").read_bytes() == (tmp_path / "in.ndjson").read_bytes()
+    assert (tmp_path / "out.csv").read_bytes().endswith(b'"d\r\n","e\nf"\n')
+
+
+@pytest.mark.parametrize(
+    ("value_format", "value", "suffix", "reason"),
+    [
+        ("json", b'{"a":' + b"[" * 300 + b"]" * 300 + b"}", "ndjson", "cannot be written as JSON: Recursion limit"),
+        ("json", b'{"a":' + b"[" * 250 + b"]" * 250 + b"}", "arrow", "Max recursion depth reached"),
+        ("msgpack", b"\x81\xa1a\x81\xc4\x01x\x01", "csv", "cannot be written as JSON: Dict key must be str"),
+        ("arrow-row", _row_of(pa.array([1]), pa.array([2])), "ndjson", "several columns have one name: v, v"),
+        ("arrow-row", _row_of(pa.array([1 << 62], pa.timestamp("s"))), "parquet", "Integer overflow when casting"),
+    ],
+    ids=["deep in JSON", "deep in Arrow", "names of bytes", "several columns", "far time"],
+)
+def test_values_that_are_refused(
+    golden: Golden, url: str, tmp_path: Path, value_format: str, value: bytes, suffix: str, reason: str
+) -> None:
+    (tmp_path / "value").write_bytes(value)
+    golden.run("kv", "put", "k", "--file", str(tmp_path / "value"), "-u", url)
+    options = ("--key", "id", "--value-format", value_format, "-u", url)
+    refused = shale("kv", "export", str(tmp_path / f"out.{suffix}"), *options)
+    assert refused.returncode == 2
+    assert reason in refused.stderr.decode()
+    assert refused.stderr.count(b"\n") == 1
