@@ -40,7 +40,7 @@ def _bytes(value: Any) -> int:
 def _from_toml(text: str, what: str) -> Any:
     try:
         return tomllib.loads(f"value = {text.strip()}")["value"]
-    except ValueError as error:  # a number of thousands of digits raises a plain ValueError
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits raises a plain ValueError
         raise ValueError(f"is not {what}: {error}") from error
 
 

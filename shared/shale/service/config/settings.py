@@ -343,7 +343,7 @@ def command_line_value(text: str) -> Any:
         return text
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except ValueError:  # also raised for a number that is too long for Python; the type of the setting rejects it
+    except (ValueError, RecursionError):  # also for a number that is too long; the type of the setting rejects it
         return text
 
 

@@ -78,7 +78,7 @@ def parse_conf(value: Any) -> Any:
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
             value = tomllib.loads(f"value = {value.strip()}")["value"]
-        except ValueError as error:  # a number of thousands of digits raises a plain ValueError
+        except (ValueError, RecursionError) as error:  # a number of thousands of digits raises a plain ValueError
             raise ValueError(f"is not a table: {error}") from error
     if isinstance(value, str):
         return dict(_line(line.strip()) for line in value.splitlines() if line.strip())

@@ -186,7 +186,7 @@ def _read_variables(prefix: str, environ: Mapping[str, str]) -> Mapping[str, Any
 def _variable(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # also of a number that is too long for Python
         return text
 
 
