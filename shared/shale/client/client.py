@@ -266,9 +266,8 @@ class Client:
         with self._reading():
             table, ending = read_table(response.content)
         if not ending or b'"end":true' not in ending:
-            raise UnavailableError(
-                f"{self._url}: the scan ended early: {(ending or b'the stream was interrupted').decode()}"
-            )
+            reason = (ending or b"the stream was interrupted").decode(errors="replace")
+            raise UnavailableError(f"{self._url}: the scan ended early: {reason}")
         return table
 
     @asynccontextmanager

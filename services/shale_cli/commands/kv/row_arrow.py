@@ -29,6 +29,13 @@ _BINARY = (
     pa.types.is_fixed_size_binary,
     pa.types.is_binary_view,
 )
+_SHARING = (
+    pa.types.is_dictionary,
+    pa.types.is_string_view,
+    pa.types.is_binary_view,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
 _GROUP_BYTES = 32 << 20
 """Size of a row group, and so roughly the memory of an export."""
 
@@ -236,13 +243,34 @@ def _as_bytes(batch: Any, name: str) -> list[Any]:
 
 def _encoded(columns: Any, value_format: ValueFormat) -> list[bytes]:
     if value_format is ValueFormat.ARROW_ROW:
-        return [as_stream(columns.slice(number, 1)) for number in range(columns.num_rows)]
+        return list(_arrow_rows(columns))
     encode: Callable[[Mapping[str, Any]], bytes] = encoder_of(value_format)
     try:
         rows = _with_text_of_nanoseconds(columns).to_pylist()
     except (OverflowError, ValueError) as error:
         raise MalformedRow(f"a time is not in the years 1 to 9999: {error}") from None
+    except LookupError as error:
+        raise MalformedRow(f"unknown time zone: {error}") from None
     return [encode(fields) for fields in rows]
+
+
+def _arrow_rows(columns: Any) -> Iterator[bytes]:
+    """Yield each row as a stream of its own.
+
+    A slice of dictionaries and views is written with the data of all rows, so those columns are made again.
+    """
+    shared = [(place, field) for place, field in enumerate(columns.schema) if _shares_data(field.type)]
+    for number in range(columns.num_rows):
+        row = columns.slice(number, 1)
+        for place, field in shared:
+            row = row.set_column(place, field, pa.array([columns.column(place)[number]], field.type))
+        yield as_stream(row)
+
+
+def _shares_data(type_: Any) -> bool:
+    return any(is_a(type_) for is_a in _SHARING) or any(
+        _shares_data(type_.field(place).type) for place in range(type_.num_fields)
+    )
 
 
 def _with_text_of_nanoseconds(batch: Any) -> Any:

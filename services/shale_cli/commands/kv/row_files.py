@@ -39,7 +39,7 @@ def rows_of_lines(output: Output, stream: BinaryIO, file: Path, layout: RowLayou
                 if _MAYBE_TOO_LONG.search(line) and not layout.is_default:
                     _require_exact_integers(line)
                 row = convert(data)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise MalformedRow(f"{file}, line {number}: {error}") from error
             yield row
 

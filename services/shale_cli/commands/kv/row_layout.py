@@ -192,8 +192,11 @@ def to_text(output: Output, what: str, data: bytes) -> str:
 def _json(value: object) -> bytes:
     import orjson
 
-    # The copy has its size; the original keeps the kilobyte in which it was made as long as it lives.
-    return memoryview(orjson.dumps(value, as_plain)).tobytes()
+    try:
+        # The copy has its size; the original keeps the kilobyte in which it was made as long as it lives.
+        return memoryview(orjson.dumps(value, as_plain)).tobytes()
+    except TypeError as error:
+        raise InvalidRequestError(f"it cannot be written as JSON: {error}") from error
 
 
 def _msgpack(fields: Mapping[str, Any]) -> bytes:

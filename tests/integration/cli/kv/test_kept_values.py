@@ -82,3 +82,49 @@ def test_values_that_are_refused(
     assert refused.returncode == 2
     assert reason in refused.stderr.decode()
     assert refused.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "view", "object"])
+def test_an_arrow_row_has_only_its_own_data(golden: Golden, url: str, tmp_path: Path, kind: str) -> None:
+    texts = pa.array([f"text of row {number}" for number in range(999)] + [None])
+    column = {
+        "dictionary": texts.dictionary_encode(),
+        "view": texts.cast(pa.string_view()),
+        "object": pa.StructArray.from_arrays([texts.dictionary_encode()], ["text"]),
+    }[kind]
+    table = pa.table({"id": [f"{number:03}" for number in range(1000)], "v": column})
+    with pa.ipc.new_stream(tmp_path / "in.arrow", table.schema) as stream:
+        stream.write_table(table)
+    options = ("--key", "id", "--value-format", "arrow-row", "-u", url)
+    golden.run("kv", "import", str(tmp_path / "in.arrow"), *options)
+    assert sum(path.stat().st_size for path in (tmp_path / "db").rglob("*")) < 2_000_000
+    golden.run("kv", "export", str(tmp_path / "out.arrow"), *options)
+    back = pa.ipc.open_stream((tmp_path / "out.arrow").read_bytes()).read_all()
+    assert back.schema == table.schema
+    assert back.to_pylist() == table.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"id":"a","v":' + "[" * 300 + "]" * 300 + "}", "line 1: it cannot be written as JSON: Recursion limit"),
+        ('{"id":"a","n":1234567890123456789,"v":' + "[" * 990 + "]" * 990 + "}", "line 1: maximum recursion depth"),
+    ],
+    ids=["deep", "deep with a long number"],
+)
+def test_lines_that_are_refused(url: str, tmp_path: Path, line: str, reason: str) -> None:
+    (tmp_path / "in.ndjson").write_text(line + "\n")
+    refused = shale("kv", "import", str(tmp_path / "in.ndjson"), "--key", "id", "--value-format", "json", "-u", url)
+    assert refused.returncode == 2
+    assert reason in refused.stderr.decode()
+    assert refused.stderr.count(b"\n") == 1
+
+
+def test_an_unknown_time_zone_is_refused(url: str, tmp_path: Path) -> None:
+    table = pa.table({"id": ["a"], "v": pa.array([0], pa.timestamp("us", "Unknown/Zone"))})
+    with pa.ipc.new_stream(tmp_path / "in.arrow", table.schema) as stream:
+        stream.write_table(table)
+    refused = shale("kv", "import", str(tmp_path / "in.arrow"), "--key", "id", "--value-format", "json", "-u", url)
+    assert refused.returncode == 2
+    assert refused.stderr.count(b"\n") == 1
+    assert b"Unknown/Zone" in refused.stderr
