@@ -2,6 +2,7 @@
 
 import io
 import json
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol
@@ -14,12 +15,14 @@ from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 from shale.iter.user_code import USER_CODE_ERRORS, describe_error, is_value
 from shale.plugins import resolve
+from shale_spark.codecs.avro_bounds import reader_of, require_items_with_bytes
 from shale_spark.codecs.codec import Decoded, InvalidValue, no_failures
 
 GROUP = "shale.value_codecs"
 """Entry points that name codecs."""
 _MSGPACK_TIMESTAMPS = 3  # as datetime
 _REFUSED = (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError)
+_DAMAGED = (EOFError, LookupError, RecursionError, struct.error, msgpack.UnpackException)
 
 
 class RowCode(Protocol):
@@ -72,13 +75,12 @@ class AvroValueCodec:
 
     def decode(self, values: Any, schema: Any) -> Decoded:
         """See ``ValueCodec``."""
-        import fastavro
-
         written = _avro_schema(self.schema_json)
+        read_datum = reader_of(written)
 
         def read(value: bytes) -> Mapping[str, Any] | None:
             file = io.BytesIO(value)
-            found = fastavro.schemaless_reader(file, written)
+            found = read_datum(file, written)
             if file.tell() != len(value):
                 raise ValueError(f"{len(value) - file.tell()} bytes after the record")
             return as_mapping(found)
@@ -135,7 +137,7 @@ def decode_rows(
     schema: Any,
     read: Callable[[bytes], Mapping[str, Any] | None],
     *,
-    refused: tuple[type[BaseException], ...] = (*_REFUSED, EOFError, LookupError, msgpack.UnpackException),
+    refused: tuple[type[BaseException], ...] = (*_REFUSED, *_DAMAGED),
 ) -> Decoded:
     """Decode value by value; a value that ``read`` or a column's type refuses is bad."""
     bad = no_failures(len(values))
@@ -261,9 +263,11 @@ def _avro_schema(schema_json: str) -> Any:
         parsed = json.loads(schema_json)
         if not isinstance(parsed, dict) or parsed.get("type") != "record":
             raise InvalidRequestError("must be of type record, with a field for each column")
-        return fastavro.parse_schema(parsed)
+        schema: Any = fastavro.parse_schema(parsed)
     except (ValueError, TypeError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
         raise InvalidRequestError(f"avro_schema: {_one_line(error)}") from error
+    require_items_with_bytes(schema)
+    return schema
 
 
 @cache
