@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from shale.core.lazy_dataclass import dataclass
 from shale.core.url_secrets import without_url_secrets
+from shale_cli.framework.output.printable import printable
 from shale_cli.framework.output.writer import Output
 
 if TYPE_CHECKING:
@@ -190,8 +191,8 @@ def discard_output() -> None:
 
 
 def print_error(line: str) -> None:
-    """Print one line to stderr, without the passwords of its URLs."""
-    sys.stderr.write(f"shale: {without_url_secrets(line)}\n")
+    """Print one line to stderr, without the passwords of its URLs; names in it may come from others."""
+    sys.stderr.write(f"shale: {printable(without_url_secrets(line))}\n")
 
 
 async def _bounded(session: CliSession, work: Work, timeout_s: float | None) -> int | None:

@@ -15,6 +15,7 @@ from shale.admin.json_values import b64
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 from shale_cli.framework.output.fields import all_names, chosen, flat, require_known, value_of
+from shale_cli.framework.output.printable import printable
 from shale_cli.framework.output.tables import is_colored, write_table
 
 SCHEMA_VERSION = 1
@@ -119,8 +120,7 @@ class Output:
         """Return bytes as text in the key format; bytes that are not UTF-8 are escaped."""
         match self.key_format:
             case KeyEncoding.UTF8:
-                text = data.decode("utf-8", "backslashreplace")
-                return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+                return printable(data.decode("utf-8", "backslashreplace"))
             case KeyEncoding.HEX:
                 return data.hex()
             case KeyEncoding.BASE64:

@@ -67,10 +67,11 @@ def test_csv_keeps_carriage_returns(golden: Golden, url: str, tmp_path: Path) ->
         ("json", b'{"a":' + b"[" * 300 + b"]" * 300 + b"}", "ndjson", "cannot be written as JSON: Recursion limit"),
         ("json", b'{"a":' + b"[" * 250 + b"]" * 250 + b"}", "arrow", "Max recursion depth reached"),
         ("msgpack", b"\x81\xa1a\x81\xc4\x01x\x01", "csv", "cannot be written as JSON: Dict key must be str"),
+        ("json", rb'{"a\u001b[31m\nb":{}}', "parquet", r"a\x1b[31m\nb"),
         ("arrow-row", _row_of(pa.array([1]), pa.array([2])), "ndjson", "several columns have one name: v, v"),
         ("arrow-row", _row_of(pa.array([1 << 62], pa.timestamp("s"))), "parquet", "Integer overflow when casting"),
     ],
-    ids=["deep in JSON", "deep in Arrow", "names of bytes", "several columns", "far time"],
+    ids=["deep in JSON", "deep in Arrow", "names of bytes", "control characters", "several columns", "far time"],
 )
 def test_values_that_are_refused(
     golden: Golden, url: str, tmp_path: Path, value_format: str, value: bytes, suffix: str, reason: str
