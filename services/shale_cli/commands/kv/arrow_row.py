@@ -12,6 +12,8 @@ except ImportError:
         "--value-format arrow-row needs the package pyarrow: pip install 'shale[arrow]'"
     ) from None
 
+from shale_cli.commands.kv.arrow_bounds import require_bounded
+
 UNREADABLE = (pa.ArrowException, OSError, MemoryError)
 TOO_LARGE = "a part of it claims more memory than there is"
 """Arrow allocates what data claims, before it looks at its size; its error then has no text."""
@@ -61,6 +63,7 @@ def decode_scalars(data: bytes) -> Mapping[str, Any]:
     # Earlier versions wrote no row if there was no column.
     if rows.num_rows != 1 and (rows.num_rows or rows.column_names):
         raise InvalidRequestError(f"it has {rows.num_rows} rows")
+    require_bounded(rows, len(data))
     if len(set(rows.column_names)) < len(rows.column_names):
         raise InvalidRequestError(f"several columns have one name: {', '.join(rows.column_names):.100}")
     return {name: column[0] for name, column in zip(rows.column_names, rows.columns, strict=True)}
