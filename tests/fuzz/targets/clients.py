@@ -126,7 +126,10 @@ def _arrow_rows() -> list[bytes]:
         "time": datetime(2020, 1, 1, tzinfo=UTC),
         "decimal": Decimal("1.50"),
     }
-    return [encode_row(row), encode_row({"number": 1}), as_stream(_table().to_batches()[0].slice(2, 1))]
+    compressed, batch = io.BytesIO(), _table().to_batches()[0].slice(2, 1)
+    with pa.ipc.new_stream(compressed, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+        stream.write_batch(batch)
+    return [encode_row(row), encode_row({"number": 1}), as_stream(batch), compressed.getvalue()]
 
 
 def _operators(data: bytes) -> None:
@@ -166,7 +169,10 @@ def targets() -> list[Target]:
             _codec,
             lambda: [b'{"a": 1}', bytes(msgpack.packb({"a": 1}) or b""), bytes(8), "é".encode(), *_arrow_rows()],
             (),
-            ("shale.codecs.documents", "shale.codecs.plain", "shale_cli.commands.kv.arrow_row"),
+            (
+                *("shale.codecs.documents", "shale.codecs.plain", "shale.engine.arrow.compressed"),
+                *("shale_cli.commands.kv.arrow_bounds", "shale_cli.commands.kv.arrow_row"),
+            ),
             any_of(mutate_msgpack, JSON_MUTATION, mutate_bytes),
         ),
         Target(

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from shale.engine.arrow.compressed import uncompressed_bytes
 from shale.errors import InvalidRequestError
 from shale.kernels.rows import I64
 
@@ -18,6 +19,18 @@ _ELEMENTS_PER_BYTE = 8
 _ELEMENTS_SPARE = 1 << 16
 _BYTES_PER_BYTE = 64
 _BYTES_SPARE = 1 << 20
+
+
+def require_bounded_buffers(data: bytes) -> None:
+    """Require that the compressed buffers of a stream are not much larger than it after they are expanded.
+
+    Raises:
+        InvalidRequestError: says how many bytes they claim.
+        ArrowException, OSError: it is no stream.
+    """
+    claimed = uncompressed_bytes(data)
+    if claimed > _BYTES_PER_BYTE * len(data) + _BYTES_SPARE:
+        raise InvalidRequestError(f"{len(data)} bytes claim {claimed} bytes after they are expanded")
 
 
 def require_bounded(rows: Any, size_bytes: int) -> None:

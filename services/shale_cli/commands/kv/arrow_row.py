@@ -12,7 +12,7 @@ except ImportError:
         "--value-format arrow-row needs the package pyarrow: pip install 'shale[arrow]'"
     ) from None
 
-from shale_cli.commands.kv.arrow_bounds import require_bounded
+from shale_cli.commands.kv.arrow_bounds import require_bounded, require_bounded_buffers
 
 UNREADABLE = (pa.ArrowException, OSError, MemoryError)
 TOO_LARGE = "a part of it claims more memory than there is"
@@ -56,6 +56,7 @@ def decode_row(data: bytes) -> Mapping[str, Any]:
 def decode_scalars(data: bytes) -> Mapping[str, Any]:
     """Return the fields like ``decode_row``, as Arrow scalars, which keep their types."""
     try:
+        require_bounded_buffers(data)
         with pa.ipc.open_stream(data) as stream:
             rows = pa.Table.from_batches(checked(stream), stream.schema)
     except UNREADABLE as error:

@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from shale.engine.arrow.batches import SCHEMA, rows_to_batches
+from shale.engine.arrow.compressed import uncompressed_bytes
 from shale.kernels.rows import Rows
 
 _NEVER_NULL = [SCHEMA.get_field_index(name) for name in ("key", "value", "seq")]
@@ -47,6 +48,8 @@ def read_table(data: bytes) -> tuple[Any, bytes | None]:
     batches: list[Any] = []
     ending: bytes | None = None
     try:
+        if uncompressed_bytes(data):
+            raise ValueError("it is compressed, and might expand to any size")
         with pa.ipc.open_stream(data) as stream:
             if stream.schema != SCHEMA:
                 raise ValueError(f"its columns are not those of rows: {', '.join(stream.schema.names)}")

@@ -58,6 +58,25 @@ def test_values_that_claim_too_much_are_refused(name: str) -> None:
         decode_row(data)
 
 
+def _compressed(column: Any, codec: str) -> bytes:
+    batch, sink = pa.RecordBatch.from_arrays([column], names=["v"]), pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as stream:
+        stream.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+@pytest.mark.parametrize("is_dictionary", [False, True])
+def test_compressed_values_are_bounded(codec: str, is_dictionary: bool) -> None:
+    large, small = (pa.array(["x" * size]) for size in (100_000_000, 100_000))
+    columns = [each.dictionary_encode() if is_dictionary else each for each in (large, small)]
+    data = _compressed(columns[0], codec)
+    assert len(data) < 500_000
+    with pytest.raises(InvalidRequestError, match="bytes after they are expanded"):
+        decode_row(data)
+    assert decode_row(_compressed(columns[1], codec)) == {"v": "x" * 100_000}
+
+
 @pytest.mark.parametrize(
     "column",
     [
