@@ -29,13 +29,8 @@ _BINARY = (
     pa.types.is_fixed_size_binary,
     pa.types.is_binary_view,
 )
-_SHARING = (
-    pa.types.is_dictionary,
-    pa.types.is_string_view,
-    pa.types.is_binary_view,
-    pa.types.is_list_view,
-    pa.types.is_large_list_view,
-)
+_SHARING = ("dictionary", "string_view", "binary_view", "list_view", "large_list_view")
+"""Kinds of types in ``pa.types`` whose slices have the data of the whole array."""
 _GROUP_BYTES = 32 << 20
 """Size of a row group, and so roughly the memory of an export."""
 
@@ -268,7 +263,7 @@ def _arrow_rows(columns: Any) -> Iterator[bytes]:
 
 
 def _shares_data(type_: Any) -> bool:
-    return any(is_a(type_) for is_a in _SHARING) or any(
+    return any(getattr(pa.types, f"is_{kind}")(type_) for kind in _SHARING) or any(
         _shares_data(type_.field(place).type) for place in range(type_.num_fields)
     )
 
