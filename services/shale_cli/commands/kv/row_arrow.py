@@ -119,7 +119,7 @@ def _column(values: list[Any], type_: Any = None) -> Any:
     values = [value.as_py() if isinstance(value, pa.Scalar) else value for value in values]
     column = pa.array(values, type_)
     shown = column.to_pylist()
-    if shown != values:
+    if shown != values or _holds(column.type, ("floating",)):  # which take True for 1
         for value, kept in zip(values, shown, strict=True):
             _require_same(value, kept, column.type)
     return column
@@ -133,7 +133,9 @@ def _require_same(value: Any, kept: Any, type_: Any) -> None:
     elif isinstance(value, list) and isinstance(kept, list) and len(value) == len(kept):
         for each, other in zip(value, kept, strict=True):
             _require_same(each, other, type_)
-    elif value != kept and (value == value or kept == kept):  # noqa: PLR0124 - but not NaN
+    elif isinstance(value, bool) != isinstance(kept, bool) or (
+        value != kept and (value == value or kept == kept)  # noqa: PLR0124 - but not NaN
+    ):
         raise TypeError(f"{value!r:.60} is not of type {type_}")
 
 
@@ -254,7 +256,7 @@ def _arrow_rows(columns: Any) -> Iterator[bytes]:
 
     A slice of dictionaries and views is written with the data of all rows, so those columns are made again.
     """
-    shared = [(place, field) for place, field in enumerate(columns.schema) if _shares_data(field.type)]
+    shared = [(place, field) for place, field in enumerate(columns.schema) if _holds(field.type, _SHARING)]
     for number in range(columns.num_rows):
         row = columns.slice(number, 1)
         for place, field in shared:
@@ -262,9 +264,10 @@ def _arrow_rows(columns: Any) -> Iterator[bytes]:
         yield as_stream(row)
 
 
-def _shares_data(type_: Any) -> bool:
-    return any(getattr(pa.types, f"is_{kind}")(type_) for kind in _SHARING) or any(
-        _shares_data(type_.field(place).type) for place in range(type_.num_fields)
+def _holds(type_: Any, kinds: Sequence[str]) -> bool:
+    """Return whether a type is of one of these kinds, or contains one."""
+    return any(getattr(pa.types, f"is_{kind}")(type_) for kind in kinds) or any(
+        _holds(type_.field(place).type, kinds) for place in range(type_.num_fields)
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 from shale.admin.json_values import b64
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
-from shale_cli.commands.kv.row_layout import RowLayout, as_plain, decoder_of, to_text
+from shale_cli.commands.kv.row_layout import RowLayout, decoder_of, to_json, to_text
 from shale_cli.framework.output.progress import OnProgress
 from shale_cli.framework.output.writer import Output
 
@@ -141,7 +141,7 @@ class _JsonRecords:
         self._stream = stream
 
     def write(self, records: Sequence[Mapping[str, Any]]) -> None:
-        self._stream.write(b"".join(_json(record) + b"\n" for record in records))
+        self._stream.write(b"".join(to_json(record) + b"\n" for record in records))
 
     def close(self) -> None:
         """Do nothing: every line is complete."""
@@ -229,17 +229,8 @@ def _record(row: "Row") -> Mapping[str, Any]:
 
 def _csv_cell(value: object) -> object:
     if isinstance(value, dict | list | bool):
-        return _json(value).decode()
+        return to_json(value).decode()
     return b64(value) if isinstance(value, bytes) else value
-
-
-def _json(value: object) -> bytes:
-    import orjson
-
-    try:
-        return orjson.dumps(value, as_plain)
-    except TypeError as error:  # objects within objects within others, or names that are no texts
-        raise InvalidRequestError(f"a row cannot be written as JSON: {error}") from error
 
 
 def _last_key(file: Path) -> bytes | None:

@@ -133,7 +133,7 @@ def encoder_of(value_format: ValueFormat) -> Callable[[Mapping[str, Any]], bytes
         return encode_row
     if value_format is ValueFormat.MSGPACK:
         return _msgpack
-    return _json
+    return to_json
 
 
 def decoder_of(value_format: ValueFormat, *, keeps_types: bool = False) -> Callable[[bytes], Mapping[str, Any]]:
@@ -170,7 +170,7 @@ def to_bytes(output: Output, name: str, value: object) -> bytes:
         return value
     if value is None:
         raise InvalidRequestError(f"{name} is null or missing")
-    return _json(value)
+    return to_json(value)
 
 
 def to_text(output: Output, what: str, data: bytes) -> str:
@@ -189,14 +189,19 @@ def to_text(output: Output, what: str, data: bytes) -> str:
         ) from None
 
 
-def _json(value: object) -> bytes:
+def to_json(value: object) -> bytes:
+    """Return a value as JSON.
+
+    Raises:
+        InvalidRequestError: it is nested too deeply, or an object has names that are no texts.
+    """
     import orjson
 
     try:
         # The copy has its size; the original keeps the kilobyte in which it was made as long as it lives.
         return memoryview(orjson.dumps(value, as_plain)).tobytes()
     except TypeError as error:
-        raise InvalidRequestError(f"it cannot be written as JSON: {error}") from error
+        raise InvalidRequestError(f"a value cannot be written as JSON: {error}") from error
 
 
 def _msgpack(fields: Mapping[str, Any]) -> bytes:

@@ -28,7 +28,8 @@ def _row_of(*columns: Any) -> bytes:
 
 @pytest.mark.parametrize("value_format", ["json", "msgpack", "arrow-row"])
 @pytest.mark.parametrize(
-    ("first", "last"), [("0", "0.75"), ("[1]", "[2.9]"), ('{"a":1}', '{"b":2}'), ("1", "18446744073709551615")]
+    ("first", "last"),
+    [("0", "0.75"), ("[1]", "[2.9]"), ('{"a":1}', '{"b":2}'), ("0.5", "true"), ("1", "18446744073709551615")],
 )
 def test_a_table_does_not_cut_a_value(
     golden: Golden, url: str, tmp_path: Path, value_format: str, first: str, last: str
@@ -108,7 +109,7 @@ def test_an_arrow_row_has_only_its_own_data(golden: Golden, url: str, tmp_path: 
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ('{"id":"a","v":' + "[" * 300 + "]" * 300 + "}", "line 1: it cannot be written as JSON: Recursion limit"),
+        ('{"id":"a","v":' + "[" * 300 + "]" * 300 + "}", "line 1: a value cannot be written as JSON: Recursion limit"),
         ('{"id":"a","n":1234567890123456789,"v":' + "[" * 990 + "]" * 990 + "}", "line 1: maximum recursion depth"),
     ],
     ids=["deep", "deep with a long number"],

@@ -3,12 +3,11 @@
 import struct
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-pa = pytest.importorskip("pyarrow")
-
-from shale.errors import InvalidRequestError  # noqa: E402
-from shale_cli.commands.kv.arrow_row import as_stream, decode_row  # noqa: E402
+from shale.errors import InvalidRequestError
+from shale_cli.commands.kv.arrow_row import as_stream, decode_row
 
 MANY = 10_000_000
 

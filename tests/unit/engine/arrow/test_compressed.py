@@ -19,7 +19,7 @@ def _stream(compression: str | None) -> bytes:
 
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
 def test_what_buffers_claim_is_read_without_expanding_them(compression: str) -> None:
-    # The value, offsets of key and value, the sequence number; short buffers count as they are padded or not.
+    # The value, the offsets of key and value, and the sequence number, with or without padding.
     assert 1000 + 8 + 8 + 8 <= uncompressed_bytes(_stream(compression)) <= 2000
     with pytest.raises(ValueError, match="it is compressed"):
         read_table(_stream(compression))
