@@ -1,5 +1,6 @@
 """The harness itself: each kind of misbehaviour is a finding, and the work goes on after it."""
 
+import contextlib
 import json
 import os
 import random
@@ -19,6 +20,8 @@ from tests.fuzz.mutation import mutate_bytes
 from tests.fuzz.oracle import PATH, require_place
 from tests.fuzz.samples import sections
 from tests.fuzz.target import Difference
+from tests.fuzz.targets.databases import case_of, with_changes
+from tests.interop.slatedb_process import PackageProcess
 from tests.paths import PYTHONPATH, REPOSITORY
 
 if TYPE_CHECKING:
@@ -144,6 +147,28 @@ def test_an_error_that_names_no_place_of_the_object_is_a_difference(error: Corru
 
     with pytest.raises(Difference):
         require_place(fail, offset_max=10)
+
+
+def test_the_package_may_abort_and_is_asked_again(tmp_path: Path) -> None:
+    input_path = REPOSITORY / "tests/fuzz/regressions/database and slatedb/slatedb-aborts"
+    found = case_of(input_path.read_bytes())
+    assert found is not None
+    case, changes = found
+    intact = _written(with_changes(case, {}), tmp_path / "intact")
+    aborting = _written(with_changes(case, changes), tmp_path / "aborting")
+    with contextlib.closing(PackageProcess()) as package:
+        before = package.rows(intact)
+        assert before
+        assert package.rows(aborting) is None
+        assert package.rows(intact) == before
+
+
+def _written(objects: dict[str, bytes], folder: Path) -> Path:
+    for key, data in objects.items():
+        path = folder / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return folder
 
 
 def test_changes_are_equal_for_equal_seeds_and_change_something() -> None:

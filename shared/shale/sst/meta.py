@@ -74,7 +74,8 @@ def decode_meta(
     """Decode the sections in ``data``, which begins at byte ``start`` of the file; without ``filters`` all keys pass.
 
     Raises:
-        CorruptionError: a checksum fails or a section is malformed; the error has its offset in the file.
+        CorruptionError: a checksum fails, a section is malformed or the separators descend; the error has the
+            section's offset in the file.
     """
     view = memoryview(data)
 
@@ -90,6 +91,7 @@ def decode_meta(
         stats = decode_stats(image, path=path, offset=info.stats_offset)
     image = section("index", info.index_offset, info.index_len, index_image_max(stats))
     index = decode_index(image, data_len=info.data_len, path=path, offset=info.index_offset)
+    _require_order(index, info, path)
     decoded_filters = NO_FILTERS
     if filters and info.filter_len:
         # Filters share the memory of their image: a copy, so that they do not keep all bytes read.
@@ -98,6 +100,14 @@ def decode_meta(
     if stats is not None:
         stats = stats.totals()
     return SstMeta(index, decoded_filters, stats)
+
+
+def _require_order(index: BlockIndex, info: SstInfo, path: str) -> None:
+    """Refuse separators that descend: a search among them would leave rows out."""
+    block = index.first_descending()
+    if block is not None:
+        what = f"the index has a lower key for block {block} than for the block before"
+        raise CorruptionError(what, path=path, offset=info.index_offset)
 
 
 def span_end(offsets: I64, first: int, last: int, size_bytes: int) -> int:

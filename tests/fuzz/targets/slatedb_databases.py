@@ -5,45 +5,31 @@ an SST.  It reads what the package refuses only where verify reports the damage,
 database.
 """
 
-import asyncio
 import shutil
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
-
-from slatedb import uniffi as slate
-from slatedb.uniffi._slatedb_uniffi.slatedb import InternalError
 
 from shale.errors import ShaleError
 from tests.fuzz import loop
 from tests.fuzz.folder import folder
 from tests.fuzz.target import Difference, Target
 from tests.fuzz.targets import databases
-from tests.interop.slatedb_databases import open_folder, scanned
+from tests.interop.slatedb_process import PackageRows, package_process
 
 _CASES = ("tiny_l0", "many_l0", "compressed_zstd", "wal_multi_block", "wal_only", "small_filter")
-_PATIENCE_S = 4.0
 
 
 def _place() -> Path:
     return folder() / "slatedb"
 
 
-async def _theirs(objects: dict[str, bytes]) -> list[tuple[Any, ...]] | None:
-    """Return what the package reads; ``None`` if it refuses, panics or does not end."""
+def _theirs(objects: dict[str, bytes]) -> PackageRows:
     shutil.rmtree(_place(), ignore_errors=True)
     for key, data in objects.items():
         path = _place() / key
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-    with suppress(slate.Error, InternalError, TimeoutError):
-        async with asyncio.timeout(_PATIENCE_S):
-            reader = await slate.DbReaderBuilder("db", open_folder(_place())).build()
-            try:
-                return await scanned(reader)
-            finally:
-                await reader.shutdown()
-    return None
+    return package_process().rows(_place())
 
 
 def _database(data: bytes) -> None:
@@ -52,7 +38,7 @@ def _database(data: bytes) -> None:
         return
     case, changes = found
     objects = databases.with_changes(case, changes)
-    theirs = loop.run(_theirs(objects))
+    theirs = _theirs(objects)
     try:
         ours = [tuple(row) for row in loop.run(databases.rows_of(objects))]
     except ShaleError:

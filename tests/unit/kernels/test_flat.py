@@ -66,6 +66,16 @@ def test_an_index_has_the_bytes_of_the_twin(blocks: list[tuple[bytes, int]]) -> 
     assert encode_index(index) == plainly(lambda: encode_index(index))
 
 
+@given(st.lists(st.text("ab", max_size=20), max_size=40), st.booleans(), st.integers(0, 40))
+def test_the_first_descending_separator_is_that_of_the_twin(texts: list[str], in_order: bool, place: int) -> None:
+    keys = [text.encode() for text in texts]
+    if in_order:
+        keys.sort()
+        keys[place:place] = [b"aab"]
+    index = index_of([(key, 1) for key in keys])
+    assert index.first_descending() == plainly(index.first_descending)
+
+
 @given(blocks_of_an_index, changes, st.integers(0, 40))
 def test_a_damaged_index_reads_as_by_the_twin(
     blocks: list[tuple[bytes, int]], places: list[tuple[int, int]], cut: int

@@ -76,6 +76,17 @@ class BlockIndex:
         blob = self.key_bytes.tobytes()
         return [blob[start:end] for start, end in pairwise(self.key_offsets.tolist())]
 
+    def first_descending(self) -> int | None:
+        """Return the first block whose separator is below the one before; ``None`` if there is none."""
+        if len(self) < 2:
+            return None
+        if use_kernels():
+            keys, offsets = address_of(self.key_bytes), address_of(self.key_offsets)
+            place = compiled.first_descending_key(keys, offsets, len(self))
+            return place if place < len(self) else None
+        pairs = enumerate(pairwise(self.first_keys()), 1)
+        return next((number for number, (before, key) in pairs if key < before), None)
+
     def block_range_for_key(self, key: bytes) -> tuple[int, int]:
         """Return the blocks ``[first, last)`` that can hold versions of ``key``."""
         separators = self.separators

@@ -7,6 +7,7 @@ such as buffers with parts that are referenced twice, but accepts nothing that i
 """
 
 from shale.kernels.layout.flat import ENTRY_SIZE, REFUSED, VTABLE_SIZE
+from shale.kernels.source.compare import compare_bytes
 from shale.kernels.source.jit import helper, inlined, kernel
 from shale.kernels.source.memory import copy, load_i64, load_u16, load_u32, store_i64, store_u16, store_u32
 
@@ -105,6 +106,22 @@ def gather(data: int, starts: int, offsets: int, count: int, gathered: int) -> N
         at = load_i64(offsets + 8 * number)
         size = load_i64(offsets + 8 * number + 8) - at
         copy(gathered + at, data + load_i64(starts + 8 * number), size)
+
+
+@kernel("i64(i64, i64, i64)")
+def first_descending_key(keys: int, offsets: int, count: int) -> int:
+    """Find the first key that is below the one before; ``count`` if there is none.
+
+    Args:
+        keys, offsets: the keys back to back, and ``count + 1`` int64.
+        count: how many.
+    """
+    for number in range(1, count):
+        before, start = load_i64(offsets + 8 * number - 8), load_i64(offsets + 8 * number)
+        size = load_i64(offsets + 8 * number + 8) - start
+        if compare_bytes(keys + before, start - before, keys + start, size) > 0:
+            return number
+    return count
 
 
 @kernel("i64(i64, i64, i64, i64, i64, i64)")

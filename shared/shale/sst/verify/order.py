@@ -16,14 +16,6 @@ def first_unordered_row(rows: Rows) -> int | None:
     return int(np.argmax(wrong)) + 1 if wrong.any() else None
 
 
-def first_descending_key(key_bytes: U8, offsets: I64) -> int | None:
-    """Return the first key that is below the one before; ``None`` if there is none."""
-    if len(offsets) < 3:
-        return None
-    wrong = _compare_adjacent(key_bytes, offsets) > 0
-    return int(np.argmax(wrong)) + 1 if wrong.any() else None
-
-
 def _compare_adjacent(key_bytes: U8, offsets: I64) -> I64:
     """Compare each key with the next one; shape (n-1,): negative, zero or positive."""
     starts, lengths = offsets[:-1], np.diff(offsets)

@@ -25,7 +25,6 @@ from shale.sst.meta import SstMeta, span_end
 from shale.sst.verify.codes import Code
 from shale.sst.verify.finding import Finding
 from shale.sst.verify.layout import check_footer, check_layout
-from shale.sst.verify.order import first_descending_key
 from shale.sst.verify.rows_check import RowsCheck, RowTotals, shown
 from shale.store.port import ObjectStore
 from shale.types import Sst
@@ -170,7 +169,7 @@ def _check_index(meta: SstMeta, sst: Sst, path: str) -> list[Finding]:
     def note(block: int, what: str) -> None:
         found.append(Finding(path, what, int(index.offsets[block]), Code.SEPARATOR))
 
-    place = first_descending_key(index.key_bytes, index.key_offsets)
+    place = index.first_descending()
     if place is not None:
         note(place, f"the index has {shown(index.first_key(place))} after {shown(index.first_key(place - 1))}")
     if len(index) and info.first_entry is not None and index.first_key(0) > info.first_entry:

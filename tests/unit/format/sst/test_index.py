@@ -90,6 +90,21 @@ def test_blocks_that_do_not_ascend_inside_the_data_are_corrupt(offsets: list[int
     assert caught.value.offset == 99
 
 
+@pytest.mark.parametrize(
+    ("keys", "place"),
+    [
+        ([], None),
+        ([b"m"], None),
+        ([b"", b"", b"a", b"a", b"ab"], None),
+        ([b"", b"row/000220", b"row/000.21", b"row/000300"], 2),
+        ([b"b", b"a", b"c"], 1),
+        ([b"a", b"ab", b"b", b""], 3),
+    ],
+)
+def test_the_first_separator_below_the_one_before(keys: list[bytes], place: int | None) -> None:
+    assert BlockIndex.of(range(len(keys)), keys, data_len=len(keys)).first_descending() == place
+
+
 def test_keys_that_share_one_vector_cannot_fill_the_memory() -> None:
     writer = TableWriter()
     key = writer.blob(bytes(10_000))
