@@ -85,10 +85,23 @@ async def test_a_scan_whose_refusal_breaks_off_got_no_answer(status: int) -> Non
             await scan(client)
 
 
-@pytest.mark.parametrize("call", ["get", "get_many", "scan"])
-async def test_an_answer_that_cannot_be_decompressed_is_no_answer(call: str) -> None:
-    headers = {"content-encoding": "gzip", "x-shale-seq": "1", "x-shale-resume": "r"}
-    transport = httpx.MockTransport(lambda _: httpx.Response(200, headers=headers, stream=Breaks()))
-    async with Client("http://server", transport=transport, attempts=1) as client:
-        with pytest.raises(UnavailableError, match="http://server: "):
+class Unread(httpx.AsyncByteStream):
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        pytest.fail("the body of an encoded answer is read")
+        yield b""
+
+
+@pytest.mark.parametrize("status", [200, 404])
+@pytest.mark.parametrize("call", CALLS)
+async def test_a_compressed_answer_is_refused_unread(call: str, status: int) -> None:
+    """It was not asked for, and a megabyte of it can stand for gigabytes."""
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.headers["accept-encoding"])
+        return httpx.Response(status, headers={"content-encoding": "GZip", "x-shale-resume": "r"}, stream=Unread())
+
+    async with Client("http://server", transport=httpx.MockTransport(answer), attempts=1) as client:
+        with pytest.raises(UnavailableError, match="http://server: .* content encoding 'GZip'"):
             await CALLS[call](client)
+    assert asked == ["identity"]
