@@ -102,6 +102,6 @@ async def test_a_compressed_answer_is_refused_unread(call: str, status: int) -> 
         return httpx.Response(status, headers={"content-encoding": "GZip", "x-shale-resume": "r"}, stream=Unread())
 
     async with Client("http://server", transport=httpx.MockTransport(answer), attempts=1) as client:
-        with pytest.raises(UnavailableError, match="http://server: .* content encoding 'GZip'"):
+        with pytest.raises(UnavailableError, match=r"http://server: .* content encoding 'GZip'"):
             await CALLS[call](client)
     assert asked == ["identity"]

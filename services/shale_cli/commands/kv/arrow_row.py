@@ -48,9 +48,37 @@ def decode_row(data: bytes) -> Mapping[str, Any]:
         InvalidRequestError: it is not such a stream, or Python has no such time or number.
     """
     try:
-        return {name: value.as_py() for name, value in decode_scalars(data).items()}
+        return {name: _plain(name, value) for name, value in decode_scalars(data).items()}
     except (ArithmeticError, LookupError) as error:  # a year after 9999, an unknown time zone, a bad decimal
         raise InvalidRequestError(f"{type(error).__name__}: {error}") from error
+
+
+def _plain(name: str, value: Any) -> Any:
+    if is_of_nanoseconds(name, value.type):
+        value = value.cast(pa.string())
+    return value.as_py()
+
+
+def is_of_nanoseconds(name: str, type_: Any) -> bool:
+    """Return whether a column has times of nanoseconds, which Python cuts.
+
+    Raises:
+        InvalidRequestError: its lists or objects have them.
+    """
+    if any(map(_has_nanoseconds, _types_within(type_))):
+        raise InvalidRequestError(f"{name} has times of nanoseconds within {type_}: store it as Arrow or Parquet")
+    return _has_nanoseconds(type_)
+
+
+def _has_nanoseconds(type_: Any) -> bool:
+    return getattr(type_, "unit", None) == "ns" and not pa.types.is_duration(type_)
+
+
+def _types_within(type_: Any) -> Iterator[Any]:
+    for place in range(type_.num_fields):
+        within = type_.field(place).type
+        yield within
+        yield from _types_within(within)
 
 
 def decode_scalars(data: bytes) -> Mapping[str, Any]:

@@ -14,8 +14,9 @@ except ImportError:
     raise InvalidRequestError("Parquet and Arrow need the package pyarrow: pip install 'shale[arrow]'") from None
 
 from shale.engine.arrow.batches import SCHEMA, TIMESTAMP
-from shale_cli.commands.kv.arrow_row import TOO_LARGE, UNREADABLE, as_stream, checked
+from shale_cli.commands.kv.arrow_row import TOO_LARGE, UNREADABLE, as_stream, checked, is_of_nanoseconds
 from shale_cli.commands.kv.file_kind import ARROW_FILE, first_bytes
+from shale_cli.commands.kv.record_columns import column_names, require_known
 from shale_cli.commands.kv.row_layout import MalformedRow, RowLayout, ValueFormat, encoder_of, put_of
 from shale_cli.commands.kv.row_writer import RowChange
 
@@ -77,23 +78,29 @@ class RecordTable:
         """
         try:
             if self._schema is None:
-                names = list(dict.fromkeys(name for record in records for name in record))
+                names = column_names(records, within_objects=True)
                 table = pa.table({name: _column([record.get(name) for record in records]) for name in names})
                 self._schema = table.schema
+                self._require_readable()
                 self._writer = open_writer(self._target, self._schema, self._format).__enter__()
             else:
-                known = set(self._schema.names)
-                for record in records:
-                    unknown = record.keys() - known
-                    if unknown:
-                        raise InvalidRequestError(
-                            f"a row has the column {min(unknown)!r}, which the first rows have not: use ndjson"
-                        )
+                require_known(records, self._schema.names)
                 columns = [_column([record.get(each.name) for record in records], each.type) for each in self._schema]
                 table = pa.table(columns, schema=self._schema)
             self._writer.write_table(table)
         except (pa.ArrowException, TypeError, OverflowError) as error:
             raise InvalidRequestError(f"the rows do not fit into columns: {error}; use ndjson") from error
+
+    def _require_readable(self) -> None:
+        """Require that a file with these columns can be read: Parquet writes what is nested deeper than it reads."""
+        if self._format != "parquet":
+            return
+        try:
+            with pa.BufferOutputStream() as sink:
+                pq.write_metadata(self._schema, sink)
+                pq.read_schema(pa.BufferReader(sink.getvalue()))
+        except OSError as error:
+            raise InvalidRequestError(f"Parquet cannot hold these columns: {error}; use ndjson") from error
 
     def close(self) -> None:
         """Complete the file, also one without rows."""
@@ -274,6 +281,6 @@ def _holds(type_: Any, kinds: Sequence[str]) -> bool:
 def _with_text_of_nanoseconds(batch: Any) -> Any:
     """Replace times that Python cannot hold: columns of nanoseconds, by their text."""
     for number, each in enumerate(batch.schema):
-        if getattr(each.type, "unit", None) == "ns" and not pa.types.is_duration(each.type):
+        if is_of_nanoseconds(each.name, each.type):
             batch = batch.set_column(number, each.name, batch.column(number).cast(pa.string()))
     return batch

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 from shale.admin.json_values import b64
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
+from shale_cli.commands.kv.record_columns import column_names, require_known
 from shale_cli.commands.kv.row_layout import RowLayout, decoder_of, to_json, to_text
 from shale_cli.framework.output.progress import OnProgress
 from shale_cli.framework.output.writer import Output
@@ -168,15 +169,10 @@ class _CsvRecords:
         # With this terminator, a field with either of its characters is quoted.
         writer = csv.writer(lines, lineterminator="\r\n")
         if not self._names:
-            self._names = list(dict.fromkeys(name for record in records for name in record))
+            self._names = column_names(records, within_objects=False)
             writer.writerow(self._names)
-        known = set(self._names)
+        require_known(records, self._names)
         for record in records:
-            if not record.keys() <= known:
-                unknown = min(record.keys() - known)
-                raise InvalidRequestError(
-                    f"a row has the column {unknown!r}, which the first rows have not: use ndjson"
-                )
             writer.writerow([_csv_cell(record.get(name)) for name in self._names])
         self._stream.write("".join(lines).encode())
 

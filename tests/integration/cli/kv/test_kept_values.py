@@ -1,11 +1,13 @@
 """Exports keep every value as it is, or say that the format cannot."""
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from shale_cli.commands.kv.row_layout import to_json
 from tests.integration.cli.commands import shale
 from tests.integration.cli.goldens import Golden
 
@@ -71,8 +73,25 @@ def test_csv_keeps_carriage_returns(golden: Golden, url: str, tmp_path: Path) ->
         ("json", rb'{"a\u001b[31m\nb":{}}', "parquet", r"a\x1b[31m\nb"),
         ("arrow-row", _row_of(pa.array([1]), pa.array([2])), "ndjson", "several columns have one name: v, v"),
         ("arrow-row", _row_of(pa.array([1 << 62], pa.timestamp("s"))), "parquet", "Integer overflow when casting"),
+        ("json", b'{"a":' + b"[" * 60 + b"]" * 60 + b"}", "parquet", "too deeply nested"),
+        ("arrow-row", _row_of(pa.array([Decimal("1E+3")], pa.decimal128(5, -2))), "parquet", "Scale must be a non-neg"),
+        ("arrow-row", _row_of(pa.array([[7]], pa.list_(pa.time64("ns")))), "ndjson", "nanoseconds within"),
+        ("json", to_json({str(number): 1 for number in range(10_001)}), "csv", "have more than 10000 columns"),
+        ("json", to_json({"a": [{str(number): 1} for number in range(10_000)]}), "arrow", "more than 10000 columns"),
     ],
-    ids=["deep in JSON", "deep in Arrow", "names of bytes", "control characters", "several columns", "far time"],
+    ids=[
+        "deep in JSON",
+        "deep in Arrow",
+        "names of bytes",
+        "control characters",
+        "several columns",
+        "far time",
+        "deep in Parquet",
+        "a decimal of thousands",
+        "nanoseconds in a list",
+        "many columns",
+        "many columns within objects",
+    ],
 )
 def test_values_that_are_refused(
     golden: Golden, url: str, tmp_path: Path, value_format: str, value: bytes, suffix: str, reason: str
@@ -84,6 +103,19 @@ def test_values_that_are_refused(
     assert refused.returncode == 2
     assert reason in refused.stderr.decode()
     assert refused.stderr.count(b"\n") == 1
+
+
+def test_nanoseconds_are_text(golden: Golden, url: str, tmp_path: Path) -> None:
+    table = pa.table(
+        {"id": ["a"], "t": pa.array([1_234_567_891], pa.time64("ns")), "s": pa.array([7], pa.timestamp("ns"))}
+    )
+    with pa.ipc.new_stream(tmp_path / "in.arrow", table.schema) as stream:
+        stream.write_table(table)
+    options = ("--key", "id", "--value-format", "arrow-row", "-u", url)
+    golden.run("kv", "import", str(tmp_path / "in.arrow"), *options)
+    golden.run("kv", "export", str(tmp_path / "out.ndjson"), *options)
+    row = json.loads((tmp_path / "out.ndjson").read_bytes())
+    assert row == {"id": "a", "t": "00:00:01.234567891", "s": "1970-01-01 00:00:00.000000007"}
 
 
 @pytest.mark.parametrize("kind", ["dictionary", "view", "object"])
