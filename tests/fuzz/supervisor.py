@@ -23,6 +23,9 @@ _POLL_S = 0.05
 _TRACEBACK = signal.SIGUSR1
 _TRACEBACK_S = 0.5
 _RESTARTS_MAX = 200
+_DONE = 64
+"""Status of a process that has worked to its end: an input may end it with 0."""
+_ENDED = "it ends the process with status 0"
 
 
 @dataclass(frozen=True)
@@ -85,9 +88,9 @@ class _Child:
             left = None if self._executions is None else self._executions - self._done
             work = Work(self.target, self._seed + self._restarts, self._folder, self._box, skip=self._done)
             work.run(until_s=self._until, executions_max=left)
-            status = 0
+            status = _DONE
         except SystemExit:
-            status = 0
+            status = _DONE
         except BaseException:  # noqa: BLE001 - the end of the process
             traceback.print_exc()
         finally:
@@ -117,7 +120,9 @@ class _Child:
             record(self._folder, f"no end within {HANG_S:.0f} s", self._hanging, found)
         elif os.WIFSIGNALED(status):
             record(self._folder, signal.Signals(os.WTERMSIG(status)).name, data, found)
-        elif status:
+        elif os.waitstatus_to_exitcode(status) == 0:
+            record(self._folder, _ENDED, data)
+        elif os.waitstatus_to_exitcode(status) != _DONE:
             record(self._folder, f"the target cannot be run, see {self._folder / 'log'}", data)
             return True
         self._restarts += 1
@@ -173,30 +178,31 @@ def run_targets(
     return outcomes
 
 
-def replay(target: Target, data: bytes, *, seconds: float = HANG_S) -> str | None:
+def replay(target: Target, data: bytes) -> str | None:
     """Run one input in a child; return what is wrong, or ``None``."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            os.write(writer, (outcome(target, data) or "").encode())
+            os.write(writer, f"done: {outcome(target, data) or ''}".encode())
         finally:
-            os._exit(0)
+            os._exit(1)
     os.close(writer)
-    until = time.monotonic() + seconds
+    watch = HangWatch(HANG_S, time.monotonic())
     try:
         while True:
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
                 break
-            if time.monotonic() > until:
+            if watch.is_hang(1, waits_of(pid), time.monotonic()):
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
                 return f"no end within {HANG_S:.0f} s"
             time.sleep(0.002)
         if os.WIFSIGNALED(status):
             return signal.Signals(os.WTERMSIG(status)).name
-        return os.read(reader, 1 << 16).decode() or None
+        _, is_done, what = os.read(reader, 1 << 16).decode().partition("done: ")
+        return (what or None) if is_done else _ENDED
     finally:
         os.close(reader)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PROGRAM = """
-import ctypes, json, sys, time
+import ctypes, json, os, sys, time
 from pathlib import Path
 from tests.fuzz import hang as hang_module, supervisor, worker
 from tests.fuzz.target import Difference, Target
@@ -48,22 +48,24 @@ def run(data):
     if kind == b"e": raise KeyError("no such key")
     if kind == b"d": raise Difference("two readers: 1 and 2")
     if kind == b"v": raise ValueError
+    if kind == b"x": os._exit(0)
 
 def late(data):
     # It ends after the decision, and before it is killed.
     while data == b"late" and not (folder / "late" / "traceback").stat().st_size: time.sleep(0.01)
 
-seeds = [b"v", *(kind + b"....." for kind in (b"e", b"c", b"h", b"d", b"m")), b"fine"]
+seeds = [b"v", *(kind + b"....." for kind in (b"e", b"c", b"h", b"d", b"x", b"m")), b"fine"]
 target = Target("planted", run, lambda: seeds, (ValueError,), ("shale.format.boundary",))
 folder = Path(sys.argv[1])
 outcome, = supervisor.run_targets([target], folder, seconds=20, jobs=1, seed=1, executions=60)
 short = supervisor.minimized(target, next(each for each in outcome.findings if "KeyError" in each.what), seconds=5)
 what = {each.what: each.traceback for each in outcome.findings}
+again = {data.decode(): supervisor.replay(target, data) for data in (b"v", b"x", b"h", b"e", b"c")}
 
 others = [Target("late", late, lambda: [b"late", b"fine"], (), ()), Target("seeds", run, hang, (), ())]
 outcomes = supervisor.run_targets(others, folder, seconds=40, jobs=2, seed=1, executions=9)
 other = {each.target.name: [(one.what, one.data.decode()) for one in each.findings] for each in outcomes}
-print(json.dumps({"what": what, "short": short.decode(), "other": other}))
+print(json.dumps({"what": what, "short": short.decode(), "other": other, "again": again}))
 """
 
 BUSY = """
@@ -92,10 +94,18 @@ def test_a_crash_a_hang_memory_and_errors_are_findings_and_the_work_goes_on(tmp_
         "Difference: two readers",
         f"KeyError at {program}:run",
         "SIGSEGV",
+        "it ends the process with status 0",
         "memory",
         "no end within 2 s",
     ]
     assert found["short"] == "e"
+    assert list(found["again"].values()) == [
+        None,
+        "it ends the process with status 0",
+        "no end within 2 s",
+        f"KeyError at {program}:run",
+        "SIGSEGV",
+    ]
     assert "in hang\n" in found["what"]["no end within 2 s"]
     assert "string_at" in found["what"]["SIGSEGV"]
     assert found["other"] == {"late": [["no end within 2 s", "late"]], "seeds": [["no end within 2 s", ""]]}
