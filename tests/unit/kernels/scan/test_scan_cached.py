@@ -25,6 +25,7 @@ from shale.types import (
 from tests.examples import examples
 from tests.guarded import GuardedPages
 from tests.unit.kernels.scan.views import BOUNDS, NOW_MS, ROWS, SEQS, FakeReader, expected_rows, view_of
+from tests.unit.kernels.strategies import in_order
 
 
 @settings(max_examples=examples(80))
@@ -63,6 +64,22 @@ def test_tables_and_levels_merge(
     pairs: list[tuple[bytes, bytes]] = []
     append_cached(pairs, view, wanted._replace(as_pairs=True))
     assert pairs == [(row.key, row.value) for row in found]
+
+
+@given(st.lists(ROWS, min_size=2, max_size=4), st.lists(ROWS, max_size=2), st.booleans())
+def test_of_equal_sequence_numbers_the_newest_source_wins(
+    levels: list[list[Entry]], tables: list[list[Entry]], is_reversed: bool
+) -> None:
+    """As in lookups: a database has none, but a damaged one can, and both directions show the same."""
+    slots = FakeReader()
+    sources = [[row._replace(seq=row.seq % 3) for row in rows] for rows in (*tables, *levels)]
+    sources = [in_order(rows) for rows in sources]
+    below = [slots.add(rows, block_size_bytes=128) for rows in sources[len(tables) :]]
+    view = view_of(slots, sources[: len(tables)], Tree(l0=tuple(below)))
+    wanted = WantedRows(None, None, None, 1000, is_reversed=is_reversed)
+    found: list[Row] = []
+    assert append_cached(found, view, wanted) == layout.END
+    assert found == expected_rows(sources, wanted)
 
 
 @given(ROWS, st.integers(0, 120), st.tuples(BOUNDS, BOUNDS), st.tuples(BOUNDS, BOUNDS), st.booleans())

@@ -228,6 +228,13 @@ def _begin(request: int, sources: int) -> int:
     return live if missing == 0 else ~missing
 
 
+@inlined
+def _is_newer(cursor: int, number: int, newest: int, source: int) -> bool:
+    """Return whether a row is newer than the newest version so far; of equal ones that of the first source is."""
+    seq, other = load_u64(cursor + 8 * SEQ), load_u64(newest + 8 * SEQ)
+    return seq > other or (seq == other and number <= source)
+
+
 @helper
 def _note_version(newest: int, cursor: int) -> None:
     """Remember the row of a cursor as the newest version of the key met last."""
@@ -258,7 +265,7 @@ def scan_backward(request: int, sources: int, rows: int, row_type: int, none: in
         return ~live
     rows_left, bytes_left = word(request, ROWS_MAX), word(request, BYTES_MAX)
     has_limit = bytes_left >= 0
-    met_len, is_visible = -1, False
+    met_len, is_visible, newest_source = -1, False, 0
     walk_left = word(request, WALK_MAX)
     while live > 0 or is_visible:
         walk_left -= 1
@@ -292,10 +299,11 @@ def scan_backward(request: int, sources: int, rows: int, row_type: int, none: in
             copy(met, key, key_len)
             met_len = key_len
             set_word(newest, KEY_LEN, key_len)
-        seq = load_u64(cursor + 8 * SEQ)
-        if seq <= load_u64(cursor + 8 * MAX_SEQ_HERE) and (not is_visible or seq > load_u64(newest + 8 * SEQ)):
+        if load_u64(cursor + 8 * SEQ) <= load_u64(cursor + 8 * MAX_SEQ_HERE) and (
+            not is_visible or _is_newer(cursor, number, newest, newest_source)
+        ):
             _note_version(newest, cursor)
-            is_visible = True
+            is_visible, newest_source = True, number
         source = scratch + SOURCES_AT + 8 * SOURCE_WORDS * number
         status = _previous(cursor, source, limits)
         if status == USED_UP:
