@@ -7,7 +7,6 @@ from typing import Any
 
 import orjson
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
-from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
@@ -29,6 +28,7 @@ from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.log_output import level_name, set_level
 from shale.telemetry.metrics import Metrics
+from shale.telemetry.metrics_page import MetricsPage
 
 log = get_logger("admin")
 
@@ -56,7 +56,7 @@ class AdminApp:
     ) -> None:
         self.tokens = AccessTokens() if tokens is None else tokens
         self._health = health
-        self._metrics = metrics
+        self._page = MetricsPage(metrics)
         self._scrapes = scrapes
         self._bodies = body_budget()
         self._app = Starlette(
@@ -94,13 +94,12 @@ class AdminApp:
         await self._app(scope, receive, send)
 
     async def _serve_metrics(self, request: Request) -> Response:
-        self._metrics.refresh()
-        encode, content_type = choose_encoder(request.headers.get("accept", ""))
         is_final = self._health.exit_code is not None and SCRAPE_HEADER in request.headers
+        page, content_type = await self._page.encode(request.headers.get("accept", ""))
         # Recorded once the response is sent: the process may exit right after it.
         told = BackgroundTask(self._scrapes.record) if is_final and self._scrapes is not None else None
         headers = {**NO_STORE, "Content-Type": content_type}
-        return Response(encode(self._metrics.registry), headers=headers, background=told)
+        return Response(page, headers=headers, background=told)
 
     def _health_route(self, ask: Callable[[frozenset[str]], HealthReport]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
