@@ -72,7 +72,12 @@ def data_tokens(process: Process[S]) -> AccessTokens:
     """Return the tokens of the HTTP port, with the quotas of the process; a reload replaces both."""
     quotas = Quotas(process.env.clock, process.metrics, process.settings.quotas.rates())
     process.add_reload_callback(lambda changed: quotas.replace(changed.quotas.rates()))
-    tokens = AccessTokens(process.settings.data_tokens(), quotas=quotas, failures=process.admin.tokens.failures)
+    tokens = AccessTokens(
+        process.settings.data_tokens(),
+        settings=("tokens", "http.bearer_token"),
+        quotas=quotas,
+        failures=process.admin.tokens.failures,
+    )
     process.add_reload_callback(lambda changed: tokens.replace(changed.data_tokens()))
     return tokens
 
@@ -124,7 +129,12 @@ async def serve_database(
             from shale.resp.server import serve_resp
 
             options = settings.resp.options(max_key_bytes=max_key_bytes)
-            tokens = AccessTokens(settings.resp_tokens(), quotas=api.quotas, failures=process.admin.tokens.failures)
+            tokens = AccessTokens(
+                settings.resp_tokens(),
+                settings=("tokens", "http.bearer_token", "resp.bearer_token"),
+                quotas=api.quotas,
+                failures=process.admin.tokens.failures,
+            )
             process.add_reload_callback(lambda changed: tokens.replace(changed.resp_tokens()))
             await stack.enter_async_context(
                 serve_resp(

@@ -4,7 +4,7 @@ Roles are for HTTP, RESP, the admin port and the console.  A role includes those
 ``admin``.  A token has one quota for the data ports, HTTP and RESP, and another one for the admin port.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from math import ceil
 from secrets import compare_digest
@@ -16,8 +16,12 @@ from shale.core.address_limits import FailedAttempts
 from shale.core.token_bucket import TokenBucket
 from shale.core.token_hash import digest_of_setting, digest_of_token
 from shale.env import Clock
+from shale.telemetry.events import Event
 from shale.telemetry.instruments import Counter
+from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
+
+log = get_logger("access")
 
 RETRY_AFTER_MAX_S = 86_400
 ADMIN_SETTING = "admin.requests_per_second"
@@ -146,18 +150,20 @@ class FailureLimit:
 class AccessTokens:
     """The tokens of one port, their quotas, and the limit of failed attempts; ``None``: no limits.
 
+    ``settings``: names of the settings of the tokens.
     ``certificate_required``: a request also needs a certificate of its client, which the handshake did not ask for.
 
     A port without tokens is open, so that every request may do everything, unless it is ``required`` to have one: then
     no request may do anything.
     """
 
-    __slots__ = ("_required", "_tokens", "certificate_required", "failures", "quotas")
+    __slots__ = ("_required", "_settings", "_tokens", "certificate_required", "failures", "quotas")
 
     def __init__(
         self,
         tokens: Iterable[TokenRole] = (),
         *,
+        settings: Sequence[str] = ("tokens",),
         required: bool = False,
         quotas: Quotas | None = None,
         failures: FailureLimit | None = None,
@@ -168,6 +174,7 @@ class AccessTokens:
         self.failures = failures
         self._tokens = _digests(tokens)
         self._required = required
+        self._settings = tuple(settings)
 
     @property
     def is_open(self) -> bool:
@@ -190,14 +197,26 @@ class AccessTokens:
             found = max(found, compare_digest(digest, known) * role)
         return Role(found) if found else None
 
-    def replace(self, tokens: Iterable[TokenRole], *, required: bool = False) -> None:
+    def replace(self, tokens: Iterable[TokenRole], *, required: bool = False) -> Sequence[str]:
         """Use these tokens from now on, after a reload of the settings.
 
-        No tokens do not open a port that had some, or that required one: a missing secret file would expose the
-        database.
+        No tokens do not open a port that had some: a missing secret file would expose the database.  They close a port
+        that requires one, and another port keeps the old ones until a restart.
+
+        Returns:
+            The settings of old tokens that stay valid.
         """
-        self._tokens = _digests(tokens) or self._tokens
         self._required = self._required or required
+        new = _digests(tokens)
+        if new or self._required or not self._tokens:
+            self._tokens = new
+            return ()
+        log.warning(
+            Event.AUTH_TOKENS_KEPT,
+            key=self._settings,
+            error="no token is left for the port, so the old ones stay valid: set another one, or restart",
+        )
+        return self._settings
 
 
 def _digests(tokens: Iterable[TokenRole]) -> tuple[tuple[bytes, Role], ...]:

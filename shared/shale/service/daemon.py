@@ -106,6 +106,7 @@ class _Shell(Generic[S]):
         self._admin_quotas = Quotas(self._env.clock, self._metrics, self._settings.admin.rates(), is_admin=True)
         self._admin_tokens = AccessTokens(
             self._settings.admin_tokens(),
+            settings=("tokens", "admin.bearer_token"),
             required=self._settings.requires_admin_token(),
             quotas=self._admin_quotas,
             failures=FailureLimit(self._env.clock, self._metrics, self._settings.auth.failures_per_minute),
@@ -144,8 +145,9 @@ class _Shell(Generic[S]):
             undurable = self._process.undurable if self._process is not None else None
             self.exit_code = log_shutdown(self._log, self._stop, undurable)
 
-    def _apply_settings(self, settings: S) -> None:
-        self._admin_tokens.replace(settings.admin_tokens(), required=settings.requires_admin_token())
+    def _apply_settings(self, settings: S) -> list[str]:
+        """Apply reloaded settings; return those that need a restart."""
+        later = self._admin_tokens.replace(settings.admin_tokens(), required=settings.requires_admin_token())
         self._admin_quotas.replace(settings.admin.rates())
         self._sample_ratio.set(settings.metrics.sample_rate)
         if self._certificates is not None:
@@ -153,8 +155,7 @@ class _Shell(Generic[S]):
         if (traces := tracing.active()) is not None:
             traces.sample(settings.tracing.sample_ratio)
         self._reloaded = settings
-        if self._process is not None:
-            self._process.apply_settings(settings)
+        return [*later, *([] if self._process is None else self._process.apply_settings(settings))]
 
     async def _serve_and_work(self, started_s: float) -> None:
         section = self._settings.admin

@@ -1,6 +1,6 @@
 """The context of a daemon's main function: settings, environment, stores, health and readiness."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
 from typing import Generic, TypeVar
 
@@ -27,6 +27,9 @@ from shale.telemetry.metrics import Metrics
 S = TypeVar("S", bound=DaemonSettings)
 T = TypeVar("T")
 
+ReloadCallback = Callable[[S], Sequence[str] | None]
+"""Takes reloaded settings; returns the names of those that it can apply only after a restart."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Process(Generic[S]):
@@ -52,7 +55,7 @@ class Process(Generic[S]):
     draining: anyio.Event = field(default_factory=anyio.Event)
     wal_store: ObjectStore | None = None
     certificate: ServerCertificate | None = None
-    _reload_callbacks: list[Callable[[S], None]] = field(default_factory=list, init=False)
+    _reload_callbacks: list[ReloadCallback[S]] = field(default_factory=list, init=False)
     _reloaded: S | None = field(default=None, init=False)
     _undurable: Undurable | None = field(default=None, init=False)
 
@@ -66,7 +69,7 @@ class Process(Generic[S]):
         """Both stores as one value; the daemon still owns and closes them."""
         return DatabaseStores(self.store, self.wal_store, (), self.settings.manifest.write_version)
 
-    def add_reload_callback(self, callback: Callable[[S], None]) -> None:
+    def add_reload_callback(self, callback: ReloadCallback[S]) -> None:
         """Call ``callback`` with the new settings after each successful reload (SIGHUP).
 
         After an earlier reload it is called at once: a part may be made long after the start, as the ports of a writer
@@ -76,11 +79,14 @@ class Process(Generic[S]):
         if self._reloaded is not None:
             callback(self._reloaded)
 
-    def apply_settings(self, settings: S) -> None:
-        """Pass reloaded settings to every reload callback, in the order of registration, and to later ones."""
+    def apply_settings(self, settings: S) -> list[str]:
+        """Pass reloaded settings to every reload callback, in the order of registration, and to later ones.
+
+        Returns:
+            The settings that need a restart.
+        """
         self._reloaded = settings
-        for callback in self._reload_callbacks:
-            callback(settings)
+        return [name for callback in self._reload_callbacks for name in callback(settings) or ()]
 
     def report_undurable(self, undurable: Undurable) -> None:
         """Log the result of ``undurable`` if the stop passes its deadline."""

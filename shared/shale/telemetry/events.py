@@ -35,6 +35,7 @@ class Event(StrEnum):
     TLS_RELOADED = "tls.reloaded", "info"
     TLS_RELOAD_FAILED = "tls.reload.failed", "warning"
     AUTH_INSECURE = "auth.insecure", "warning"
+    AUTH_TOKENS_KEPT = "auth.tokens.kept", "warning"
     CONFIG_UNKNOWN_ENV = "config.unknown_env", "warning"
     MEMORY_OVERCOMMITTED = "memory.overcommitted", "warning"
     MEMORY_FULL = "memory.full", "warning"

@@ -72,6 +72,26 @@ def test_tokens_of_three_roles_are_rotated_without_a_restart(tmp_path: Path) -> 
         assert "write-2" not in log
 
 
+def test_the_last_token_of_a_port_is_revoked_if_that_does_not_open_it(tmp_path: Path) -> None:
+    secrets = tmp_path / "secrets"
+    secrets.mkdir()
+    for name in ("http", "admin"):
+        (secrets / f"{name}__bearer_token").write_text(f"{name}-1")
+    with writer(tmp_path, env={"SHALE_SECRETS_DIR": str(secrets)}) as client:
+        data, admin = client.port, client.admin_port
+        assert status(client, "POST", "/v1/admin/flush", "admin-1", admin) == 204
+        (secrets / "admin__bearer_token").unlink()
+        reload(client, 1)
+        assert status(client, "POST", "/v1/admin/flush", "admin-1", admin) == 403
+        assert client.daemon.lines("config.reloaded")[0]["restart_needed"] == []
+
+        (secrets / "http__bearer_token").unlink()
+        reload(client, 2)
+        assert [status(client, "PUT", "/v1/kv/a", token, data) for token in ("http-1", None)] == [204, 401]
+        assert client.daemon.lines("config.reloaded")[1]["restart_needed"] == ["http.bearer_token"]
+        assert len(client.daemon.lines("auth.tokens.kept")) == 1
+
+
 def assert_resp(client: Client, reading: str, writing: str) -> None:
     """Check what two passwords may do on the Redis port."""
     port = client.daemon.port("resp_port")

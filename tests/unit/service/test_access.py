@@ -75,6 +75,24 @@ def test_a_port_that_requires_a_token_is_closed_without_one_and_a_reload_does_no
     assert (tokens.is_open, tokens.is_closed) == (False, False)
 
 
+def test_the_last_token_of_a_port_that_requires_one_is_revoked() -> None:
+    for before, after in ((True, True), (False, True), (True, False)):
+        tokens = AccessTokens(KNOWN, required=before)
+        assert list(tokens.replace((), required=after)) == []
+        assert tokens.role_of(b"w") is None
+        assert tokens.is_closed
+
+
+def test_a_port_that_keeps_its_last_token_says_so_at_each_reload(caplog: pytest.LogCaptureFixture) -> None:
+    settings = ("tokens", "http.bearer_token")
+    tokens = AccessTokens(KNOWN, settings=settings)
+    assert list(tokens.replace(KNOWN[:1])) == []
+    assert "auth.tokens.kept" not in caplog.text
+    for times in (1, 2):
+        assert tuple(tokens.replace(())) == settings
+        assert caplog.text.count("auth.tokens.kept") == times
+
+
 def test_a_reload_can_close_an_open_port() -> None:
     tokens = AccessTokens()
     tokens.replace((), required=True)

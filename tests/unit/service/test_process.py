@@ -31,6 +31,14 @@ def test_a_callback_that_comes_after_a_reload_gets_its_settings() -> None:
     assert calls[0] is newer
 
 
+def test_callbacks_name_the_settings_that_need_a_restart() -> None:
+    running = process()
+    running.add_reload_callback(lambda _: ("tokens",))
+    running.add_reload_callback(lambda _: None)
+    running.add_reload_callback(lambda _: ("http.bearer_token",))
+    assert running.apply_settings(load_settings(GcSettings, ARGUMENTS).settings) == ["tokens", "http.bearer_token"]
+
+
 def test_undurable_is_none_until_the_main_function_reports_it() -> None:
     running = process()
     assert running.undurable() is None

@@ -1,6 +1,6 @@
 """Reload on SIGHUP: reads the settings again and applies those that can change (docs/how-to/reload-settings.md)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
@@ -17,7 +17,10 @@ S = TypeVar("S", bound=DaemonSettings)
 
 
 class Reloader(Generic[S]):
-    """Holds the settings in use and passes reloaded settings to ``apply``."""
+    """Holds the settings in use and passes reloaded settings to ``apply``.
+
+    ``apply`` returns the names of settings and sections that it can apply only after a restart.
+    """
 
     def __init__(
         self,
@@ -27,7 +30,7 @@ class Reloader(Generic[S]):
         clock: Clock,
         log: LazyLogger,
         *,
-        apply: Callable[[S], None],
+        apply: Callable[[S], Collection[str]],
     ) -> None:
         self._settings = loaded.settings
         self._argv = argv
@@ -48,9 +51,9 @@ class Reloader(Generic[S]):
             return
         self._success.set(1)
         set_level(settings.log.level)
-        self._apply(settings)
+        kept = self._apply(settings)
         changed = [".".join(names) for names in _differences(self._settings, settings, ())]
-        later = [name for name in changed if not _is_reloaded(name, type(settings).RELOADED)]
+        later = [name for name in changed if _is_one(name, kept) or not _is_one(name, type(settings).RELOADED)]
         self._log.info(Event.CONFIG_RELOADED, ok=True, key=changed, restart_needed=later)
         self._settings = settings
 
@@ -65,5 +68,6 @@ def _differences(old: BaseModel, new: BaseModel, above: tuple[str, ...]) -> Iter
             yield (*above, name)
 
 
-def _is_reloaded(name: str, reloaded: Sequence[str]) -> bool:
-    return any(name == each or name.startswith(f"{each}.") for each in reloaded)
+def _is_one(name: str, settings: Collection[str]) -> bool:
+    """Return whether a setting is one of these, or in one of these sections."""
+    return any(name == each or name.startswith(f"{each}.") for each in settings)
