@@ -87,7 +87,6 @@ class OrderedProtocol(HttpToolsProtocol):
         """Parse bytes, or keep them while too many requests wait."""
         if self._is_refused or self.transport.is_closing():
             return
-        self._unset_keepalive_if_required()
         if len(data) > _LARGE_BYTES and not (self._is_in_body() or self._unparsed):
             self._take(data[:_STEP_BYTES])  # with the head of a request, most of the time
             data = data[_STEP_BYTES:]
@@ -133,6 +132,8 @@ class OrderedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Begin a request."""
+        # Not with any byte: the parser skips empty lines, and no other timer would begin.
+        self._unset_keepalive_if_required()
         self._has_head = False
         self._trailer_bytes = self._body_left = self._hosts = 0
         super().on_message_begin()

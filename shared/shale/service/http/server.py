@@ -22,6 +22,8 @@ from shale.service.tls.listener import HandshakeLimits, TlsListener
 from shale.telemetry.metrics import Metrics
 
 BACKLOG = 1024
+KEEP_ALIVE_S = 75
+"""How long a connection may be silent between two requests."""
 UNSENT_BYTES_MAX = 256 << 10
 _TCP_NOTSENT_LOWAT = 25
 """Of Linux; older versions of Python have no name for it."""
@@ -172,7 +174,7 @@ async def serve_app(
         proxy_headers=False,
         server_header=False,
         backlog=BACKLOG,
-        timeout_keep_alive=75,
+        timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=max(1, round(request_timeout_s)),
     )
     server = _Server(config, certificate)

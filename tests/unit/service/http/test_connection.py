@@ -1,6 +1,7 @@
 """Loopback connections whose clients never complete their headers."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from types import SimpleNamespace
@@ -100,6 +101,32 @@ def test_a_client_that_says_nothing_or_never_ends_its_headers_is_cut_off(monkeyp
 
     on_a_connection(silent)
     on_a_connection(dribbling)
+
+
+@pytest.mark.parametrize("sent", [b"\r\n", b"\r\n\r\n\r\n"])
+def test_empty_lines_do_not_keep_a_connection_open(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    monkeypatch.setattr(http_protocol, "HEAD_S", 0.2)
+    monkeypatch.setattr("shale.service.http.server.KEEP_ALIVE_S", 0.2)
+
+    async def at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(sent)
+        assert await reader.read() == b""
+
+    async def after_a_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        await reader.readuntil(b"hi")
+        writer.write(sent)
+        assert await reader.read() == b""
+
+    async def again_and_again(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while not reader.at_eof():
+            writer.write(sent)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.02):
+                    assert await reader.read(1) == b""
+
+    for scenario in (at_once, after_a_request, again_and_again):
+        on_a_connection(scenario)
 
 
 def test_requests_one_after_another_are_served() -> None:
