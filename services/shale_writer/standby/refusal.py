@@ -25,8 +25,8 @@ from shale.types.writer_sign import WriterStatus
 RESP_LINGER_S = 2.0
 """Seconds that a Redis client has to read the error."""
 
-HANDSHAKES_MAX = 512
-"""Further connections of Redis clients with TLS are closed at once."""
+RESP_CONNECTIONS_MAX = 256
+"""Further connections of Redis clients are closed at once."""
 
 Active = Callable[[], WriterStatus | None]
 
@@ -62,19 +62,33 @@ class StandbyApp:
 
 
 class _RespRefusal(asyncio.Protocol):
-    """Writes one error, and closes when the client has read it, or after some seconds."""
+    """Writes one error, and closes when the client has read it, or after some seconds.
 
-    def __init__(self, active: Active) -> None:
+    Args:
+        active: returns the active writer.
+        refused: the connections that are open; this one is in it until it is lost.
+    """
+
+    def __init__(self, active: Active, refused: "set[_RespRefusal]") -> None:
         self._active = active
+        self._refused = refused
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send the error."""
         # The transports of uvloop have the methods, but not the base class.
         stream = cast("asyncio.Transport", transport)
+        if len(self._refused) >= RESP_CONNECTIONS_MAX:
+            stream.abort()
+            return
+        self._refused.add(self)
         stream.write(f"-TRYAGAIN {describe(self._active())}\r\n".encode())
         if stream.can_write_eof():  # TLS cannot
             stream.write_eof()
         asyncio.get_running_loop().call_later(RESP_LINGER_S, stream.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the signature of a protocol
+        """Make room for another connection."""
+        self._refused.discard(self)
 
 
 @contextlib.asynccontextmanager
@@ -88,6 +102,7 @@ async def refusing(ports: DataPorts, active: Active, *, request_timeout_s: float
             StandbyApp(active),
             ports.http.dup(),
             request_timeout_s=request_timeout_s,
+            limits=ports.limits,
             certificate=ports.certificate,
         )
         await stack.enter_async_context(http)
@@ -97,7 +112,7 @@ async def refusing(ports: DataPorts, active: Active, *, request_timeout_s: float
 async def _refuse_resp(
     listener: socket.socket, active: Active, certificate: ServerCertificate | None
 ) -> asyncio.AbstractServer | TlsListener:
-    refuse = partial(_RespRefusal, active)
+    refuse = partial(_RespRefusal, active, set())
     if certificate is None:
         return await asyncio.get_running_loop().create_server(refuse, sock=listener)
-    return TlsListener(listener, refuse, certificate, HandshakeLimits(connections_max=HANDSHAKES_MAX))
+    return TlsListener(listener, refuse, certificate, HandshakeLimits(connections_max=RESP_CONNECTIONS_MAX))

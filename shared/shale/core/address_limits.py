@@ -52,7 +52,7 @@ class FailedAttempts:
 
 
 class ConnectionCounts:
-    """Counts open connections by address.
+    """Counts open connections by address; those of an IPv6 network together, see ``network_of``.
 
     Args:
         limit: connections of one address.
@@ -64,14 +64,16 @@ class ConnectionCounts:
 
     def opened(self, address: str) -> bool:
         """Count a connection; return whether it is within the limit.  ``closed`` follows in both cases."""
-        count = self._open[address] = self._open.get(address, 0) + 1
+        network = network_of(address)
+        count = self._open[network] = self._open.get(network, 0) + 1
         return count <= self.limit
 
     def closed(self, address: str) -> None:
         """Forget a connection."""
-        count = self._open.pop(address, 1) - 1
+        network = network_of(address)
+        count = self._open.pop(network, 1) - 1
         if count:
-            self._open[address] = count
+            self._open[network] = count
 
 
 def network_of(address: str) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TypeVar
 
 from shale.api.app import Api
@@ -16,24 +17,28 @@ from shale.server.front_page import FrontPage
 from shale.server.settings import ServerSettings
 from shale.service.access import AccessTokens, Quotas
 from shale.service.health import ServiceState
-from shale.service.http.server import ConnectionLimits, open_socket, serve_app
+from shale.service.http.server import NO_LIMITS, ConnectionLimits, open_socket, serve_app
 from shale.service.latency import Latency
 from shale.service.process import PortServices, Process
+from shale.service.runtime_tuning import connections_within_open_files
 from shale.service.shutdown import wait_until_stopped
 from shale.service.tls.certificates import ServerCertificate
 
 S = TypeVar("S", bound=ServerSettings)
 
 _RESP_DEFAULTS = RespOptions()
+_HTTP_EIGHTHS, _RESP_EIGHTHS = 3, 1
+"""Of the files that the process may open."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataPorts:
-    """Bound sockets; ``resp`` is ``None`` if the Redis port is disabled."""
+    """Bound sockets; ``resp`` is ``None`` if the Redis port is disabled.  ``limits`` are those of the HTTP port."""
 
     http: socket.socket
     resp: socket.socket | None
     certificate: ServerCertificate | None = None
+    limits: ConnectionLimits = NO_LIMITS
 
     def numbers(self) -> dict[str, int]:
         """Return the port numbers for the log line of readiness."""
@@ -54,7 +59,12 @@ def open_data_ports(settings: ServerSettings, certificate: ServerCertificate | N
         resp_socket = None
         if resp.enabled:
             resp_socket = stack.enter_context(open_socket(resp.host, resp.port, setting="resp.port"))
-        yield DataPorts(http_socket, resp_socket, certificate)
+        limits = ConnectionLimits(
+            connections_max=connections_within_open_files(http.max_connections, _HTTP_EIGHTHS),
+            per_address=ConnectionCounts(http.max_connections_per_address),
+            send_timeout_s=http.send_timeout,
+        )
+        yield DataPorts(http_socket, resp_socket, certificate, limits)
 
 
 def sampled_latency(process: Process[S]) -> Latency:
@@ -108,13 +118,7 @@ async def serve_database(
     drain_s = settings.shutdown.request_timeout
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(api.running())
-        limits = ConnectionLimits(
-            connections_max=settings.http.max_connections,
-            per_address=ConnectionCounts(settings.http.max_connections_per_address),
-            send_timeout_s=settings.http.send_timeout,
-            responses=api.memory.responses,
-            metrics=process.metrics,
-        )
+        limits = replace(ports.limits, responses=api.memory.responses, metrics=process.metrics)
         page = FrontPage(
             api,
             role=settings.ROLE,
@@ -129,6 +133,8 @@ async def serve_database(
             from shale.resp.server import serve_resp
 
             options = settings.resp.options(max_key_bytes=max_key_bytes)
+            most = connections_within_open_files(options.max_connections, _RESP_EIGHTHS)
+            options = replace(options, max_connections=most)
             tokens = AccessTokens(
                 settings.resp_tokens(),
                 settings=("tokens", "http.bearer_token", "resp.bearer_token"),

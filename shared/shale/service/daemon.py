@@ -36,7 +36,14 @@ from shale.service.http.server import ConnectionLimits, open_socket, serve_app
 from shale.service.memory.process_memory import ProcessMemory
 from shale.service.memory.watch import watch_memory
 from shale.service.process import Main, Process
-from shale.service.runtime_tuning import has_uvloop, reuse_large_buffers, share_one_arena, tune_gc
+from shale.service.runtime_tuning import (
+    connections_within_open_files,
+    has_uvloop,
+    raise_open_files,
+    reuse_large_buffers,
+    share_one_arena,
+    tune_gc,
+)
 from shale.service.shutdown import FinalScrapes, Shutdown, ShutdownState
 from shale.service.store_startup import RecoveryScope, StoreOpener
 from shale.service.tls.certificates import PortCertificates
@@ -54,6 +61,8 @@ ADMIN_REQUEST_S = 1.0
 """Admin requests take milliseconds, so a stop waits this many seconds for them and no longer."""
 ADMIN_CONNECTIONS_MAX = 512
 ADMIN_CONNECTIONS_PER_ADDRESS = 128
+ADMIN_EIGHTHS = 1
+"""Of the files that the process may open."""
 """Health and metrics need no token, and each connection takes a file descriptor, which the data ports need, too."""
 
 
@@ -71,6 +80,7 @@ def run_daemon(settings_cls: type[S], main: Main[S], argv: Sequence[str]) -> int
     share_one_arena()
     reuse_large_buffers()
     tune_gc()
+    raise_open_files()
     try:
         loaded = load_settings(settings_cls, argv)
     except SettingsError as error:
@@ -183,7 +193,7 @@ class _Shell(Generic[S]):
                 listener,
                 request_timeout_s=ADMIN_REQUEST_S,
                 limits=ConnectionLimits(
-                    connections_max=ADMIN_CONNECTIONS_MAX,
+                    connections_max=connections_within_open_files(ADMIN_CONNECTIONS_MAX, ADMIN_EIGHTHS),
                     per_address=ConnectionCounts(ADMIN_CONNECTIONS_PER_ADDRESS),
                     responses=self._memory.responses,
                 ),

@@ -1,8 +1,12 @@
-"""Tuning of the event loop, of the C allocator (glibc) and of Python's cyclic garbage collector for daemons."""
+"""Tuning of the event loop, of the C allocator (glibc), of Python's cyclic garbage collector and of the limit of open
+files, for daemons.
+"""
 
+import contextlib
 import ctypes
 import gc
 import os
+import resource
 from importlib.util import find_spec
 
 _M_ARENA_MAX = -8
@@ -16,6 +20,30 @@ _GC_THRESHOLDS = (2_000, 20, 200)
 
 Closed connections are cyclic garbage, and nothing else runs during a collection: one of 20,000 objects takes 15 ms.
 """
+
+
+_OPEN_FILES_MAX = 65_536
+"""More than all ports take; programs that a daemon starts may visit every number up to the limit."""
+
+
+def raise_open_files() -> None:
+    """Raise the limit of open files, which a shell sets to 1,024, to what the process may have: a connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES_MAX)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):  # some systems have a lower limit than they tell
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def connections_within_open_files(limit: int, eighths: int) -> int:
+    """Return how many connections a port may have, so that files are left for the store.
+
+    Args:
+        limit: of the settings.
+        eighths: of the files that the process may open, the share of the port.
+    """
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return limit if soft == resource.RLIM_INFINITY else min(limit, max(1, soft * eighths // 8))
 
 
 def has_uvloop() -> bool:

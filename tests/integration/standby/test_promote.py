@@ -1,10 +1,13 @@
 """``shale writer promote``: a standby becomes the writer, and the command returns when it is."""
 
+import contextlib
 import signal
+import socket
 from pathlib import Path
 
 import pytest
 
+from shale_writer.standby.refusal import RESP_CONNECTIONS_MAX
 from tests.integration.cli.commands import refusal
 from tests.integration.cli.goldens import Golden
 from tests.integration.daemons.daemon_process import ENDED_S
@@ -52,3 +55,33 @@ def test_tokens_that_change_during_standby_hold_afterwards(tmp_path: Path) -> No
 def test_without_an_answer_nothing_is_promoted() -> None:
     code, said = refusal("writer", "promote", "--admin", "127.0.0.1:1")
     assert (code, "http://127.0.0.1:1" in said) == (69, True), said
+
+
+def test_a_standby_limits_connections_as_the_writer_does(tmp_path: Path) -> None:
+    limits = ("--set", "http.max_connections_per_address=2")
+    with pair(tmp_path, *limits) as (_, second), contextlib.ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(socket.create_connection(("127.0.0.1", second.port)))
+        third = stack.enter_context(socket.create_connection(("127.0.0.1", second.port), timeout=ENDED_S))
+        assert third.recv(1 << 16).startswith(b"HTTP/1.1 429 ")
+        assert second.readyz() == (503, "standby\n")
+
+
+def test_a_standby_refuses_many_redis_clients_at_once(tmp_path: Path) -> None:
+    with pair(tmp_path, "--set", "resp.enabled=true", "--set", "resp.port=0") as (_, second):
+        port = int(second.daemon.wait_for("standby.started")["resp_port"])
+        with contextlib.ExitStack() as stack:
+            clients = [
+                stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=ENDED_S))
+                for _ in range(RESP_CONNECTIONS_MAX + 20)
+            ]
+            said = [_all_of(each) for each in clients]
+        assert said[0].startswith(b"-TRYAGAIN this process is a standby")
+        assert b"" in said
+
+
+def _all_of(client: socket.socket) -> bytes:
+    try:
+        return client.recv(1 << 16)
+    except ConnectionResetError:
+        return b""

@@ -63,3 +63,15 @@ def test_connections_of_an_address() -> None:
         counts.closed("a")
     counts.closed("b")
     assert [counts.opened("a") for _ in range(3)] == [True, True, False], "as at the beginning"
+
+
+def test_connections_of_an_ipv6_network_count_together() -> None:
+    counts = ConnectionCounts(2)
+    assert [counts.opened(f"2001:db8::{number:x}") for number in range(3)] == [True, True, False]
+    assert counts.opened("2001:db8:0:1::1")
+    assert counts.opened("::ffff:192.0.2.1")
+    assert counts.opened("192.0.2.1")
+    assert not counts.opened("::ffff:192.0.2.1")
+    counts.closed("2001:db8::2")
+    counts.closed("2001:db8::1")
+    assert counts.opened("2001:db8::9")

@@ -91,3 +91,22 @@ def test_a_daemon_runs_on_uvloop_where_it_is_installed(missing: list[str], loop:
     env = {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", EVENT_LOOP, *missing]
     assert subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout.strip() == loop
+
+
+FILES = """
+import resource, sys
+from shale.service.runtime_tuning import connections_within_open_files, raise_open_files
+soft, hard = map(int, sys.argv[1:])
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+raise_open_files()
+print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], [connections_within_open_files(most, 3) for most in (10, 4096)])
+"""
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "said"), [(256, 1024, "1024 [10, 384]"), (256, 256, "256 [10, 96]"), (64, 4000, "4000 [10, 1500]")]
+)
+def test_the_limit_of_open_files_is_raised_and_divided(soft: int, hard: int, said: str) -> None:
+    env = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", FILES, str(soft), str(hard)]
+    assert subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout.strip() == said
