@@ -1,6 +1,8 @@
 """TLS of all ports of a writer: certificates of server and clients, and their replacement while it runs."""
 
+import contextlib
 import http.client
+import signal
 import socket
 import ssl
 import time
@@ -147,6 +149,38 @@ def test_clients_need_a_certificate_of_the_authority(tmp_path: Path) -> None:
         assert _request("POST", "/v1/admin/flush", admin, known)[0] == 204
         assert daemon.stop() == 0
         assert "Traceback" not in daemon.log.read_text()
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_no_session_outlives_the_authority_of_its_certificate(version: ssl.TLSVersion, tmp_path: Path) -> None:
+    """OpenSSL keeps sessions of TLS 1.2 for two hours, and resumes them without a look at the certificate."""
+    authority, other = Authority(tmp_path), Authority(tmp_path, "other")
+    settings = _files(authority.issue("server"), f"--set=tls.client_ca_file={tmp_path / 'clients.pem'}")
+    (tmp_path / "clients.pem").write_bytes(authority.ca_file.read_bytes())
+    url = f"file://{tmp_path}/store/orders"
+    context = authority.client(authority.issue("client"))
+    context.maximum_version = version
+
+    def request(port: int, session: ssl.SSLSession | None) -> ssl.SSLSession | None:
+        with (
+            socket.create_connection(("localhost", port), timeout=WAIT_S) as plain,
+            context.wrap_socket(plain, server_hostname="localhost", session=session) as connection,
+        ):
+            connection.sendall(b"GET /v1/kv/none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            if not connection.recv(1).startswith(b"H"):
+                raise ConnectionError
+            return connection.session
+
+    with running("shale_writer", "--url", url, "--port", "0", *settings, log=tmp_path / "log") as daemon:
+        session = None
+        with contextlib.suppress(ssl.SSLError, ConnectionError):
+            session = request(daemon.port("port"), None)
+        assert (session is None) == (version is ssl.TLSVersion.TLSv1_2)
+        (tmp_path / "clients.pem").write_bytes(other.ca_file.read_bytes())
+        daemon.process.send_signal(signal.SIGHUP)
+        daemon.wait_for("tls.reloaded")
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            request(daemon.port("port"), session)
 
 
 def test_a_key_of_another_certificate_is_a_wrong_setting(tmp_path: Path) -> None:

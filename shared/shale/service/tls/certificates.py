@@ -62,7 +62,9 @@ class ServerCertificate:
                 setting = "tls.client_ca_file"
                 context.load_verify_locations(section.client_ca_file)
                 context.verify_mode = self._verify
-                # A resumed session would skip the check of the certificate after an authority was removed.
+                # A resumed session would skip the check of the certificate after an authority was removed.  With
+                # TLS 1.2, OpenSSL resumes by number what it keeps itself, and Python cannot turn that off.
+                context.minimum_version = ssl.TLSVersion.TLSv1_3
                 context.options |= ssl.OP_NO_TICKET
                 context.num_tickets = 0
         except (OSError, ValueError) as error:
