@@ -184,7 +184,7 @@ class Api:
 
     def _admit(self, route: _Path, call: Request) -> Handler:
         handler, role = route.methods.get(call.method, (None, Role.READ))
-        self._bearer.require(call.header(b"authorization"), role, call.scope)
+        self._bearer.require(call.headers, role, call.scope)
         if not route.methods:
             raise Problem(HTTPStatus.NOT_FOUND, "no such path; see /openapi.json")
         if handler is None:

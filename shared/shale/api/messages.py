@@ -19,23 +19,23 @@ RawHeader = tuple[bytes, bytes]
 class Request:
     """A request.  Path and headers stay bytes, because a key may contain any bytes."""
 
-    __slots__ = ("_headers", "method", "path", "receive", "scope")
+    __slots__ = ("headers", "method", "path", "receive", "scope")
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.scope = scope
         self.receive = receive
         self.method: str = scope["method"]
         self.path: bytes = scope["raw_path"]
-        self._headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
 
     def header(self, name: bytes) -> str | None:
         """Return the value of a header, named in lower case; ``None`` if it is absent."""
-        value = self._headers.get(name)
+        value = self.headers.get(name)
         return None if value is None else value.decode("latin-1")
 
     def has(self, name: bytes) -> bool:
         """Return whether a header is present."""
-        return name in self._headers
+        return name in self.headers
 
     def query(self, *known: str) -> dict[str, str]:
         """Return the query parameters.

@@ -71,7 +71,7 @@ class ConsoleRoutes:
 
     def _protected(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            self._bearer.require(request.headers.get("authorization"), Role.READ, request.scope)
+            self._bearer.require(dict(request.scope["headers"]), Role.READ, request.scope)
             return await handler(request)
 
         return answer

@@ -333,7 +333,7 @@ def _bearer(data: bytes) -> None:
     safe_request_id(text).encode("ascii")
     server_url(cast("Any", {"scheme": "http", "headers": [(b"host", data)]}))
     BearerAuth(_ACCESS).caller(text, Role.READ)
-    BearerAuth(_ACCESS).require(text, Role.READ, {"client": ("127.0.0.1", 5)})
+    BearerAuth(_ACCESS).require({b"authorization": data}, Role.READ, {"client": ("127.0.0.1", 5)})
 
 
 def targets() -> list[Target]:

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from shale.service.access import AccessTokens, Quota, Role
 from shale.service.http.connection import CERTIFICATE
+from shale.service.http.cross_site import refuse_other_sites
 from shale.service.http.problems import Problem, busy, response
 
 READING_METHODS = frozenset({"GET", "HEAD"})
@@ -20,12 +20,13 @@ class BearerAuth:
     def __init__(self, tokens: AccessTokens) -> None:
         self._tokens = tokens
 
-    def require(self, authorization: str | None, role: Role, scope: Mapping[str, Any]) -> None:
-        """Check an ``Authorization`` header; the scope of the request has the address of the client.
+    def require(self, headers: Mapping[bytes, bytes], role: Role, scope: Mapping[str, Any]) -> None:
+        """Check the headers of a request; its scope has the method and the address of the client.
 
         Raises:
             Problem: the token is missing or unknown (401; 429 after too many such requests), its role is too low (403),
-                the client has no certificate (403), or the port requires a token and none is set (403).
+                the client has no certificate (403), the port requires a token and none is set (403), or it has no
+                tokens and a page of another site sent a request that may change something (403).
         """
         if self._tokens.certificate_required and not scope.get("extensions", {}).get(CERTIFICATE):
             self._count_failure(scope)
@@ -33,10 +34,12 @@ class BearerAuth:
                 HTTPStatus.FORBIDDEN, "this call needs a certificate of the client: tls.client_ca_file is set"
             )
         if self._tokens.is_open:
+            if scope["method"] not in READING_METHODS:
+                refuse_other_sites(headers)
             return
         if self._tokens.is_closed:
             raise _closed()
-        token = token_of(authorization)
+        token = token_of(authorization_of(headers))
         if token is None:
             self._count_failure(scope)
             raise _unauthorized("a bearer token is required", "Bearer")
@@ -77,6 +80,12 @@ def use_quota(quota: Quota) -> None:
         raise problem
 
 
+def authorization_of(headers: Mapping[bytes, bytes]) -> str | None:
+    """Return the ``Authorization`` header; ``None`` if it is absent."""
+    value = headers.get(b"authorization")
+    return None if value is None else value.decode("latin-1")
+
+
 def token_of(authorization: str | None) -> bytes | None:
     """Return the bearer token of an ``Authorization`` header; ``None`` if it has none."""
     scheme, _, token = (authorization or "").partition(" ")
@@ -99,11 +108,11 @@ class BearerAuthMiddleware:
         """Handle one request."""
         if scope["type"] == "http" and scope["path"].startswith(self._prefix):
             role = Role.READ if scope["method"] in READING_METHODS else Role.ADMIN
-            authorization = HTTPConnection(scope).headers.get("authorization")
+            headers = dict(scope["headers"])
             try:
-                self._bearer.require(authorization, role, scope)
+                self._bearer.require(headers, role, scope)
                 if self._quotas is not None and self._quotas.is_limiting:
-                    use_quota(self._quotas.of(*self._bearer.caller(authorization, role)))
+                    use_quota(self._quotas.of(*self._bearer.caller(authorization_of(headers), role)))
             except Problem as problem:
                 await response(problem)(scope, receive, send)
                 return
