@@ -110,8 +110,8 @@ def _load(options: GlobalOptions, role: str) -> "LoadedSettings[DaemonSettings]"
         for problem in error.problems:
             print_error(problem)
         raise SystemExit(ExitCode.NEGATIVE) from None
-    for variable in loaded.unknown_env:
-        options.output.note(f"shale: unknown variable {variable}")
+    for name in loaded.unknown_env:
+        options.output.note(f"shale: no such setting: {name}")
     return loaded
 
 

@@ -63,6 +63,11 @@ SHARED_SECTIONS = frozenset(
 
 Names = tuple[str, ...]
 
+_OTHER_SECTIONS = SLATEDB_KEYS | SHARED_SECTIONS | {"backup", "enforce_visible_range", "quotas", "standby"}
+"""Names of these sections are of another daemon if this one has no such section."""
+_OTHER_SETTINGS = frozenset({("http", "max_idempotency_keys"), ("ready", "max_lag"), ("shutdown", "flush")})
+"""Settings that only some of the daemons with their section have."""
+
 
 @dataclass(slots=True)
 class ConfigLayer:
@@ -130,24 +135,31 @@ def read_environment(role: str, model: type[BaseModel], environ: Mapping[str, st
     return layer, unknown
 
 
-def read_secrets(role: str, model: type[BaseModel], directory: Path) -> ConfigLayer:
+def read_secrets(role: str, model: type[BaseModel], directory: Path) -> tuple[ConfigLayer, list[str]]:
     """Read files named like variables without the prefix, for example ``writer__http__bearer_token``.
+
+    Returns:
+        The layer, and a message for each file that is named like a setting and that no daemon knows.
 
     Raises:
         InvalidRequestError: a file cannot be read; the message names the file and none of its contents.
     """
-    layer = ConfigLayer()
+    layer, unknown = ConfigLayer(), list[str]()
     if not directory.is_dir():
-        return layer
+        return layer, unknown
+    others = tuple(f"{other}__" for other in ROLES if other != role)
     for shared in (True, False):
         for file in sorted(directory.iterdir()):
             name = file.name.lower().removeprefix(PREFIX.lower())
             mine = name.startswith(f"{role}__")
             names = _names(name.removeprefix(f"{role}__"))
-            if mine == shared or not file.is_file() or not known_setting(model, names):
+            if mine == shared or name.startswith((".", *others)) or not file.is_file():
                 continue
-            layer.put(names, _read_text(file, "secret").strip(), f"secret file {file}")
-    return layer
+            if known_setting(model, names):
+                layer.put(names, _read_text(file, "secret").strip(), f"secret file {file}")
+            elif "__" in name and (mine or not _belongs_to_other_daemon(names, model)):
+                unknown.append(f"secret file {file}{_suggestion(names, model)}")
+    return layer, unknown
 
 
 def read_files(role: str, model: type[BaseModel], files: Sequence[Path]) -> ConfigLayer:
@@ -275,9 +287,9 @@ def _names(text: str) -> Names:
 
 
 def _belongs_to_other_daemon(names: Names, model: type[BaseModel]) -> bool:
-    if names[0] in SLATEDB_KEYS:
-        return names[0] not in model.model_fields
-    return names[0] in SHARED_SECTIONS or names[0].startswith(NOT_SETTINGS)
+    if names[0] in model.model_fields:
+        return names in _OTHER_SETTINGS or names == CONFIG_FILES_VARIABLE
+    return names[0] in _OTHER_SECTIONS or names[0].startswith(NOT_SETTINGS)
 
 
 def _suggestion(names: Names, model: type[BaseModel]) -> str:

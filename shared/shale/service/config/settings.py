@@ -220,15 +220,25 @@ def _layer(name: str, settings_cls: type[DaemonSettings], config: object) -> Con
         case "environment":
             return config_sources.read_environment(role, settings_cls, os.environ)[0]
         case "secrets":
-            directory = Path(os.environ.get("SHALE_SECRETS_DIR", SECRETS_DIR))
-            return config_sources.read_secrets(role, settings_cls, directory)
+            return config_sources.read_secrets(role, settings_cls, _secrets_directory())[0]
         case _:
             return config_sources.read_files(role, settings_cls, config_sources.config_files(config))
 
 
+def _secrets_directory() -> Path:
+    return Path(os.environ.get("SHALE_SECRETS_DIR", SECRETS_DIR))
+
+
+def _unknown_names(settings_cls: type[DaemonSettings]) -> tuple[str, ...]:
+    """Return the variables and secret files that no daemon knows."""
+    role = settings_cls.ROLE
+    variables = config_sources.read_environment(role, settings_cls, os.environ)[1]
+    return (*variables, *config_sources.read_secrets(role, settings_cls, _secrets_directory())[1])
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedSettings(Generic[S]):
-    """The loaded settings, unknown variables, a hash of the values for the log, and the memory of the process."""
+    """The loaded settings, unknown variables and secret files, a hash for the log, and the memory of the process."""
 
     settings: S
     unknown_env: tuple[str, ...]
@@ -261,9 +271,8 @@ def load_settings(settings_cls: type[S], argv: Sequence[str]) -> LoadedSettings[
     if exposed:
         layers = _all_layers(settings_cls, command_line)
         raise SettingsError([f"{'.'.join(names)}: {problem}{_place(names, layers)}" for names, problem in exposed])
-    unknown = config_sources.read_environment(settings_cls.ROLE, settings_cls, os.environ)[1]
     digest = hashlib.sha256(settings.model_dump_json(exclude={"config"}).encode()).hexdigest()
-    return LoadedSettings(settings, tuple(unknown), digest[:8], memory)
+    return LoadedSettings(settings, _unknown_names(settings_cls), digest[:8], memory)
 
 
 def origins(settings_cls: type[DaemonSettings], argv: Sequence[str]) -> dict[Names, str]:
