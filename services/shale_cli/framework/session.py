@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from shale.core.lazy_dataclass import dataclass
 from shale.core.url_secrets import without_url_secrets
-from shale_cli.framework.output.printable import printable
+from shale.telemetry.printable import printable
 from shale_cli.framework.output.writer import Output
 
 if TYPE_CHECKING:

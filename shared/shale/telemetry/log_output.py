@@ -16,11 +16,13 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from shale.core.bytes_like import BytesLike
 from shale.core.url_secrets import HIDDEN, without_url_secrets
 from shale.telemetry.key_format import format_key
+from shale.telemetry.printable import printable
 from shale.telemetry.recent_events import RECENT_EVENTS
 
 _SECRET_NAME = re.compile(r"secret|token|password|authorization|credential|signature", re.IGNORECASE)
 AUDIT_COMPONENT = "audit"
 """The logger of the audit log, which writes at every level of the log."""
+_OF_SEVERAL_LINES = frozenset(("exception", "stack"))
 _FIRST = ("ts", "level", "event", "component", "db")
 
 
@@ -72,6 +74,15 @@ def _render_json(_logger: WrappedLogger, _method: str, line: EventDict) -> str:
     return orjson.dumps(line, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
+def _escape_controls(_logger: WrappedLogger, _method: str, line: EventDict) -> EventDict:
+    """Escape what a terminal would obey: paths of requests and other texts of strangers are in lines."""
+    for name, value in line.items():
+        if isinstance(value, str):
+            parts = value.split("\n") if name in _OF_SEVERAL_LINES else [value]
+            line[name] = "\n".join(map(printable, parts))
+    return line
+
+
 def configure_logging(
     *, level: str = "info", format_: str = "auto", full_keys: bool = False, stream: TextIO | None = None
 ) -> logging.Handler:
@@ -105,7 +116,7 @@ def json_formatter(*, full_keys: bool = False) -> logging.Formatter:
 
 def _console_formatter(renderer: Processor, full_keys: bool) -> logging.Formatter:
     """Return the formatter of a console, whose tracebacks are Python's: those of rich show local variables."""
-    return _formatter(structlog.processors.ExceptionRenderer(), [renderer], full_keys=full_keys)
+    return _formatter(structlog.processors.ExceptionRenderer(), [_escape_controls, renderer], full_keys=full_keys)
 
 
 def _formatter(render_exception: Processor, last: list[Processor], *, full_keys: bool) -> logging.Formatter:

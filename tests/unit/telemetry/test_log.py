@@ -134,6 +134,33 @@ def test_tracebacks_on_a_console_have_neither(lines: io.StringIO) -> None:
     assert console.getvalue().count('raise ValueError("boom at " + url) from error') == 2
 
 
+def test_a_console_gets_no_control_characters(lines: io.StringIO) -> None:
+    console = io.StringIO()
+    configure_logging(level="info", format_="console", stream=console)
+    paths = ["\x1b]0;owned\x07\x1b[2J", "a\nFAKE [info] done", "\x9b2J\u202e\u2028\r\x7f", "\ud800é漢"]
+    for path in paths:
+        get_logger("audit").warning(Event.ADMIN_CALL_REFUSED, role="none", path=path, nested=[path], reason="x")
+        logging.getLogger("uvicorn.error").warning("at %s", path)
+    text = console.getvalue()
+    shown = text.splitlines()
+    assert len(shown) == 2 * len(paths)
+    assert all(each.isprintable() for each in shown)
+    assert "\\x1b]0;owned\\x07\\x1b[2J" in shown[0]
+    assert "\\x9b2J\\u202e\\u2028\\r\\x7f" in shown[4]
+    assert "\\ud800é漢" in shown[6]
+
+
+def test_a_traceback_on_a_console_keeps_its_lines(lines: io.StringIO) -> None:
+    console = io.StringIO()
+    configure_logging(level="info", format_="console", stream=console)
+    try:
+        raise ValueError("\x1b[2J boom")
+    except ValueError as error:
+        get_logger("service").error(Event.DAEMON_FAILED, error=error, exc_info=True)
+    assert "\nValueError: \\x1b[2J boom" in console.getvalue()
+    assert "\x1b" not in console.getvalue()
+
+
 @pytest.mark.parametrize(
     ("key", "shown"),
     [(b"", "0:"), (b"abc", "3:616263"), (bytes(range(20)), "20:0001020304050607")],

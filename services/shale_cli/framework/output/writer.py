@@ -14,8 +14,8 @@ from typing import Any, TextIO
 from shale.admin.json_values import b64
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
+from shale.telemetry.printable import printable
 from shale_cli.framework.output.fields import all_names, chosen, flat, require_known, value_of
-from shale_cli.framework.output.printable import printable
 from shale_cli.framework.output.tables import is_colored, write_table
 
 SCHEMA_VERSION = 1
