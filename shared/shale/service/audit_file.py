@@ -2,8 +2,9 @@
 
 import logging
 import os
+import stat
 import sys
-from functools import partial
+from contextlib import suppress
 from io import TextIOWrapper
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
@@ -26,12 +27,20 @@ class AuditFile(WatchedFileHandler):
         self.setFormatter(json_formatter())
 
     def _open(self) -> TextIOWrapper:
-        return open(self.baseFilename, "a", encoding="utf-8", opener=partial(os.open, mode=_MODE))
+        return open(self.baseFilename, "a", encoding="utf-8", opener=_open_private)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 - as ``Handler`` has it
         """Log that a line could not be written, for example because the disk is full."""
         error = sys.exc_info()[1]
         log.error(Event.AUDIT_WRITE_FAILED, file=self.baseFilename, error=error)
+
+
+def _open_private(path: str, flags: int) -> int:
+    opened = os.open(path, flags, _MODE)
+    if stat.S_ISREG(os.fstat(opened).st_mode):
+        with suppress(PermissionError):  # a file of another user, who decides on its mode
+            os.fchmod(opened, _MODE)
+    return opened
 
 
 def open_audit_file(file: Path) -> AuditFile:

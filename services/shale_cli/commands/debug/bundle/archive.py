@@ -1,8 +1,10 @@
 """The archive: a gzipped tar file that is renamed to its final name when it is complete."""
 
 import io
+import os
 import tarfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -30,16 +32,19 @@ class Archive:
 
     def __enter__(self) -> Self:
         try:
-            self._part.touch(mode=0o600)
-            self._tar = tarfile.open(self._part, "w:gz")
+            self._part.unlink(missing_ok=True)
+            # Others may write to the folder: a file or a link that they make now is an error, and not used.
+            self._file = open(self._part, "xb", opener=partial(os.open, mode=0o600))
         except OSError as error:
             raise InvalidRequestError(f"{self._part}: {error.strerror}") from error
+        self._tar = tarfile.open(fileobj=self._file, mode="w:gz")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._tar.close()
+        self._file.close()
         if error is None:
             self._part.rename(self._path)
         else:
