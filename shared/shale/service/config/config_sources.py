@@ -296,6 +296,16 @@ def _suggestion(names: Names, model: type[BaseModel]) -> str:
     return suggest("__".join(names), ["__".join(each) for each in all_settings(model)])
 
 
+def command_line_value(text: str) -> Any:
+    """Parse a list or table as TOML; leave everything else as text for the type of the setting."""
+    if not text.startswith(("[", "{")):
+        return text
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):  # also for a number that is too long; the type of the setting rejects it
+        return text
+
+
 def config_files(given: object, environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
     """Return the files to read: from the command line, else ``SHALE_CONFIG``, else the default file if it exists."""
     if isinstance(given, list | tuple) and given:

@@ -7,7 +7,6 @@ errors are reported at once, each with its variable, file or option.
 import argparse
 import hashlib
 import os
-import tomllib
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -333,7 +332,7 @@ def read_command_line(settings_cls: type[DaemonSettings], argv: Sequence[str]) -
         if not equals:
             parser.error(f"--set {assignment}: write NAME=VALUE")
         refuse_secret(settings_cls, name, value)
-        layer.put(tuple(name.split(".")), command_line_value(value), f"option --set {name}")
+        layer.put(tuple(name.split(".")), config_sources.command_line_value(value), f"option --set {name}")
     return layer
 
 
@@ -344,16 +343,6 @@ def _description(model: type[BaseModel], names: Sequence[str]) -> str | None:
     if len(names) == 1 or not isinstance(section, type):
         return found.description
     return _description(section, names[1:])
-
-
-def command_line_value(text: str) -> Any:
-    """Parse a list or table as TOML; leave everything else as text for the type of the setting."""
-    if not text.startswith(("[", "{")):
-        return text
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):  # also for a number that is too long; the type of the setting rejects it
-        return text
 
 
 def _problems(error: ValidationError, settings_cls: type[DaemonSettings], command_line: ConfigLayer) -> Iterator[str]:

@@ -3,7 +3,8 @@
 import pytest
 
 from shale.compat.slatedb import uniffi as slatedb
-from shale.service.config.settings import SettingsError, command_line_value, load_settings
+from shale.service.config.config_sources import command_line_value
+from shale.service.config.settings import SettingsError, load_settings
 from shale.service.config.spark_section import parse_conf
 from shale_gc.settings import GcSettings
 

@@ -8,10 +8,12 @@ import pytest
 from pydantic import BaseModel, SecretStr
 
 from shale.errors import InvalidRequestError
+from shale.service.config.access.tokens import TokensSection
 from shale.service.config.config_sources import section_of
 from shale.service.config.secret_settings import refuse_secret
 from shale.service.config.secret_url import SecretUrl
 from shale.service.config.settings import DaemonSettings, load_settings
+from shale.service.config.settings_error import SettingsError
 from shale_cli.commands.debug.bundle.redaction import secrets_of_settings
 from shale_cli.framework.daemons import DAEMONS, settings_class
 from shale_cli.framework.settings import CommandSettings
@@ -113,3 +115,29 @@ def test_properties_of_spark_are_refused_on_the_command_line_if_a_name_is_that_o
     refuse_secret(worker, "spark.conf", '{ "spark.executor.memory" = "1g" }')
     with pytest.raises(InvalidRequestError, match="other users can read a secret"):
         refuse_secret(worker, "spark.conf", '{ "spark.hadoop.fs.s3a.secret.key" = "x" }')
+
+
+@pytest.mark.parametrize(
+    ("role", "setting"),
+    [
+        ("writer", 'tokens={read=["hunter2"]}'),
+        ("writer", 'tokens={ write = "hunter2" }'),
+        ("writer", 'http={port=1, bearer_token="hunter2"}'),
+        ("writer", 'store={secret_access_key="hunter2"}'),
+        ("writer", 'store={endpoint="https://u:hunter2@h/"}'),
+        ("gc", 'backup={store={secret_access_key="hunter2"}}'),
+        ("worker", 'spark={conf={"spark.hadoop.fs.s3a.secret.key"="hunter2"}}'),
+        ("worker", 'spark={conf={spark.hadoop.fs.s3a.secret.key="hunter2"}}'),
+        ("worker", "spark.conf.spark.hadoop.fs.s3a.secret.key=hunter2"),
+    ],
+)
+def test_a_section_with_a_secret_is_no_argument(role: str, setting: str) -> None:
+    with pytest.raises(SettingsError, match="other users can read a secret") as refusal:
+        load_settings(settings_class(role), ["--url", "memory:///db", "--set", setting])
+    assert "hunter2" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("setting", ["http={port=1}", "tokens={}", "filters=[{bits_per_key=12}]", 'store={region="x"}'])
+def test_a_section_without_a_secret_is_an_argument(setting: str) -> None:
+    loaded = load_settings(settings_class("writer"), ["--url", "memory:///db", "--set", setting])
+    assert loaded.settings.tokens == TokensSection()
