@@ -44,7 +44,9 @@ def ui(
             listener = open_socket(HOST, port, setting="--port")
             status = {"role": "ui", "db": session.alias, "url": session.location.url}
             routes = console_routes(stores, session.path, session.env, reader, status=status, token=token)
-            async with serve_app(Starlette(routes=routes), listener, request_timeout_s=1.0):
+            app = Starlette(routes=routes)
+            app.router.redirect_slashes = False
+            async with serve_app(app, listener, request_timeout_s=1.0):
                 typer.echo(f"http://{HOST}:{listener.getsockname()[1]}/#token={token}")
                 await anyio.sleep_forever()
         return ExitCode.OK

@@ -37,7 +37,7 @@ class _Console:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if self._router is None:
-            self._router = Router(_daemon_routes(self._process, self._reads))
+            self._router = Router(_daemon_routes(self._process, self._reads), redirect_slashes=False)
         await self._router(scope, receive, send)
 
 

@@ -70,6 +70,7 @@ class AdminApp:
             ],
             exception_handlers={HTTPException: self._not_served, Exception: _failed},
         )
+        self._app.router.redirect_slashes = False  # a redirect leads to the host that the client has sent
         protected = BearerAuthMiddleware(self._serve, PREFIX, self.tokens)
         self.asgi = AuditMiddleware(protected, PREFIX, self.tokens, metrics, Env.system().ids if ids is None else ids)
 

@@ -333,7 +333,8 @@ def _bearer(data: bytes) -> None:
     safe_request_id(text).encode("ascii")
     server_url(cast("Any", {"scheme": "http", "headers": [(b"host", data)]}))
     BearerAuth(_ACCESS).caller(text, Role.READ)
-    BearerAuth(_ACCESS).require({b"authorization": data}, Role.READ, {"client": ("127.0.0.1", 5)})
+    headers = [(b"authorization", data)]
+    BearerAuth(_ACCESS).require(dict(headers), Role.READ, {"client": ("127.0.0.1", 5), "headers": headers})
 
 
 def targets() -> list[Target]:

@@ -103,3 +103,12 @@ def refused(answer: httpx.Response, status: int, detail: str) -> None:
     """Check a problem document."""
     assert answer.headers["content-type"] == "application/problem+json"
     assert (answer.status_code, answer.json()["status"], answer.json()["detail"]) == (status, status, detail)
+
+
+async def test_two_authorization_headers_are_refused() -> None:
+    async with open_port(tokens=tokens()) as port:
+        both = [("Authorization", "Bearer other"), ("Authorization", "Bearer write")]
+        for headers in (both, both[::-1]):
+            answer = await port.client.put("/v1/kv/a", content=b"1", headers=headers)
+            refused(answer, 400, "Authorization is given twice")
+        assert port.db.status.last_seq == 0

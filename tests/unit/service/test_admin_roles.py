@@ -48,6 +48,26 @@ async def test_each_call_needs_its_role(method: str, path: str, role: Role) -> N
         assert problem(refused, 401)["detail"] == "the bearer token is unknown"
 
 
+@pytest.mark.parametrize("second", ["Bearer admin", "Bearer other", "Basic x"])
+async def test_two_authorization_headers_are_refused(second: str) -> None:
+    async with admin_client(admin_app(*Role)) as client:
+        both = [("Authorization", "Bearer admin"), ("X-Other", "1"), ("authorization", second)]
+        for headers in (both, both[::-1]):
+            refused = await client.post("/v1/admin/flush", headers=headers)
+            assert problem(refused, 400)["detail"] == "Authorization is given twice"
+        repeated = [("Authorization", "Bearer admin"), ("X-Other", "1"), ("X-Other", "2")]
+        assert (await client.post("/v1/admin/flush", headers=repeated)).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/metrics/", "/livez/", "/v1/admin/flush/"])
+async def test_a_path_with_a_slash_at_its_end_is_not_redirected(path: str) -> None:
+    """A redirect would lead to the host that the client has sent."""
+    async with admin_client(admin_app()) as client:
+        refused = await client.get(path, headers={"Host": "evil.example"})
+    assert path in problem(refused, 404)["detail"]
+    assert "location" not in refused.headers
+
+
 async def test_changing_the_log_level_needs_the_role_admin() -> None:
     async with admin_client(admin_app(*Role)) as client:
         headers = {"Authorization": "Bearer write"}

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from shale.service.access import AccessTokens, Quota, Role
 from shale.service.http.connection import CERTIFICATE
 from shale.service.http.cross_site import refuse_other_sites
-from shale.service.http.problems import Problem, busy, response
+from shale.service.http.problems import Problem, bad_request, busy, response
 
 READING_METHODS = frozenset({"GET", "HEAD"})
 
@@ -21,10 +21,15 @@ class BearerAuth:
         self._tokens = tokens
 
     def require(self, headers: Mapping[bytes, bytes], role: Role, scope: Mapping[str, Any]) -> None:
-        """Check the headers of a request; its scope has the method and the address of the client.
+        """Check the headers of a request.
+
+        Args:
+            headers: the headers, in lower case; of repeated ones the last.
+            role: what the request needs.
+            scope: of the request: its method, all its headers, and the address of the client.
 
         Raises:
-            Problem: the token is missing or unknown (401; 429 after too many such requests), its role is too low (403),
+            Problem: there are two tokens (400), the token is missing or unknown (401; 429 after too many such requests), its role is too low (403),
                 the client has no certificate (403), the port requires a token and none is set (403), or it has no
                 tokens and a page of another site sent a request that may change something (403).
         """
@@ -39,6 +44,9 @@ class BearerAuth:
             return
         if self._tokens.is_closed:
             raise _closed()
+        # The last one is in ``headers``; a proxy may have checked the first one.
+        if len(headers) < len(scope["headers"]) and _is_repeated(b"authorization", scope):
+            raise bad_request("Authorization is given twice")
         token = token_of(authorization_of(headers))
         if token is None:
             self._count_failure(scope)
@@ -117,6 +125,10 @@ class BearerAuthMiddleware:
                 await response(problem)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+
+def _is_repeated(name: bytes, scope: Mapping[str, Any]) -> bool:
+    return sum(given == name for given, _ in scope["headers"]) > 1
 
 
 def _unauthorized(detail: str, challenge: str) -> Problem:
