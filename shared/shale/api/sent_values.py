@@ -42,8 +42,9 @@ class SentValues:
             share = self._shares.detach()
             try:
                 share.reduce_to(len(value))
-                if share.size_bytes < len(value):
-                    await share.take(len(value) - share.size_bytes)
+                if share.size_bytes < len(value):  # of a compressed one: nothing is kept during the wait
+                    share.reduce_to(0)
+                    await share.take(len(value))
                 sent = self._shared(name, value)
             finally:
                 if sent is not None or share.size_bytes < len(value):

@@ -6,6 +6,10 @@ from typing import Any, Self
 
 import anyio
 
+from shale.errors import UnavailableError
+
+WAIT_MAX_S = 30.0
+
 
 class ByteBudget:
     """A number of bytes; ``used_bytes`` of them are taken.
@@ -111,18 +115,29 @@ class TaskShares:
 
     Args:
         budget: where the bytes are from.
+        wait_max_s: the longest wait: the client may be gone meanwhile, and others of a queue wait for this one.
     """
 
-    def __init__(self, budget: ByteBudget) -> None:
+    def __init__(self, budget: ByteBudget, *, wait_max_s: float = WAIT_MAX_S) -> None:
         self._budget = budget
+        self._wait_max_s = wait_max_s
         self._shares: dict[asyncio.Task[Any], ByteShare] = {}
 
     async def take(self, size_bytes: int) -> None:
-        """Take bytes for the present task, instead of those that it has; wait until there is room."""
+        """Take bytes for the present task, instead of those that it has; wait until there is room.
+
+        A task that waits has none: two tasks that each kept a part would wait for each other.
+
+        Raises:
+            UnavailableError: there was no room for ``wait_max_s``.
+        """
         task = _current_task()
         self._release(task)
         share = self._budget.share()
-        await share.take(size_bytes)
+        with anyio.move_on_after(self._wait_max_s) as scope:
+            await share.take(size_bytes)
+        if scope.cancelled_caught:
+            raise UnavailableError(f"no memory for {size_bytes} bytes of values within {self._wait_max_s:g} s")
         self._shares[task] = share
         task.add_done_callback(self._release)
 

@@ -74,7 +74,14 @@ class MemoryBudget:
         """Each thread's own cache; see ``shale.sst.cache.thread_cache``."""
 
     async def admit(self, size_bytes: int) -> None:
-        """Wait until there is memory for reading blocks of this size, if they are large and it is bounded."""
+        """Wait until there is memory for reading blocks of this size, if they are large and it is bounded.
+
+        It is instead of what the present task had.  Blocks that one task reads in several tasks are admitted together,
+        in that task.
+
+        Raises:
+            UnavailableError: there was no memory for too long.
+        """
         if self.large_values is not None and size_bytes > LARGE_VALUE_BYTES:
             await self.large_values.take(COPIES_OF_VALUE * size_bytes)
 

@@ -174,10 +174,15 @@ class SstReader:
             loading.set()
         return meta
 
-    async def images(self, slot: SstSlot, meta: SstMeta, first: int, last: int, *, keep: bool = True) -> list[bytes]:
+    async def images(
+        self, slot: SstSlot, meta: SstMeta, first: int, last: int, *, keep: bool = True, is_admitted: bool = False
+    ) -> list[bytes]:
         """Return the decoded blocks ``[first, last)`` for a lookup: from the cache, or with one range read.
 
-        ``keep``: what is read fills the cache.
+        Args:
+            slot, meta, first, last: which blocks.
+            keep: what is read fills the cache.
+            is_admitted: the caller has waited for memory.
         """
         if has_blocks(slot, meta, first, last):
             self.counts.block_hits += last - first
@@ -192,7 +197,8 @@ class SstReader:
             transformer=self._transformer,
             image_max=meta.block_image_max,
         )
-        await self.cache.budget.admit(offsets[-1] - offsets[0])
+        if not is_admitted:
+            await self.cache.budget.admit(offsets[-1] - offsets[0])
         with self._reading(slot, "sst.blocks"):
             data = memoryview(await self._read(slot, offsets[0], offsets[-1]))
             for block, start, end in zip(range(first, last), offsets, offsets[1:], strict=False):

@@ -56,3 +56,25 @@ def test_a_value_that_was_read_with_a_share_keeps_as_much_as_it_needs() -> None:
         assert budget.used_bytes == 0
 
     asyncio.run(main())
+
+
+def test_values_that_are_larger_than_what_was_read_do_not_wait_for_each_other() -> None:
+    """Compressed ones: each has a share of the stored size, and none has enough for its value."""
+
+    async def main() -> None:
+        budget = ByteBudget(1500)
+        shares = TaskShares(budget)
+        values = SentValues(shares)
+
+        async def send(key: bytes) -> None:
+            await shares.take(700)
+            await asyncio.sleep(0)
+            await values.hold((key, 1), VALUE)
+
+        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+            group.create_task(send(b"a"))
+            group.create_task(send(b"b"))
+        await asyncio.sleep(0)
+        assert budget.used_bytes == 0
+
+    asyncio.run(main())

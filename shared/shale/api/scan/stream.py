@@ -54,11 +54,18 @@ class ScanSource:
         self._scan.release()
         if not self.encoder.is_inside_value:
             self._share.reduce_to(0)
+            self._release_values()
 
     async def resume(self) -> None:
-        """Take memory again before the scan goes on."""
+        """Take memory again before the scan goes on; a scan that waits for it has no memory of large values."""
+        if not self.encoder.is_inside_value:
+            self._release_values()
         if not self._share.size_bytes:
             await self._share.take(self._memory.scan_bytes)
+
+    def _release_values(self) -> None:
+        """Give back the memory of large values that the task of this scan has read, and that are sent."""
+        self._memory.large_values.release()
 
     def close(self) -> None:
         """Release all memory."""
@@ -129,8 +136,9 @@ class ScanStream:
                 # The server waits here while its buffer is full.
                 await send({"type": "http.response.body", "body": b"", "more_body": True})
             if not scope.cancelled_caught:
-                await source.resume()
-                return True
+                with anyio.move_on_after(self._timeout_s) as scope:
+                    await source.resume()
+                return not scope.cancelled_caught
             if not waited_s:
                 source.pause()
             elif source.is_contended and waited_s >= CONTENDED_S:

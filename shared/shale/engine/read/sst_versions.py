@@ -13,8 +13,9 @@ from shale.engine.read.level import VisibleSst
 from shale.engine.read.tree_lookup import append_versions, block_span
 from shale.kernels.layout.point_lookup import ABSENT
 from shale.sst.access_counts import AccessCounts
+from shale.sst.budget import LARGE_VALUE_BYTES
 from shale.sst.meta import SstMeta
-from shale.sst.reader import SstReader
+from shale.sst.reader import SstReader, has_blocks
 from shale.sst.slot import SstSlot
 from shale.types import Entry
 
@@ -114,14 +115,28 @@ async def _read_images(
     for slot, first, last in spans:
         wanted.setdefault(slot, set()).update(range(first, last))
     reads = [(slot, *span) for slot, blocks in wanted.items() for span in coalesce_spans(blocks, metas[slot])]
+    await reader.cache.budget.admit(_large_bytes(reads, metas))
     results = await gather(
-        [partial(reader.images, slot, metas[slot], first, last, keep=keep) for slot, first, last in reads]
+        [
+            partial(reader.images, slot, metas[slot], first, last, keep=keep, is_admitted=True)
+            for slot, first, last in reads
+        ]
     )
     return {
         (slot, first + index): image
         for (slot, first, _), images in zip(reads, results, strict=True)
         for index, image in enumerate(images)
     }
+
+
+def _large_bytes(reads: Iterable[Span], metas: Mapping[SstSlot, SstMeta]) -> int:
+    """Return the bytes of the large reads: together, so that none waits while another one has its memory."""
+    sizes = []
+    for slot, first, last in reads:
+        offsets = metas[slot].index.offsets
+        if not has_blocks(slot, metas[slot], first, last):
+            sizes.append(int(offsets[last] - offsets[first]))
+    return sum(size for size in sizes if size > LARGE_VALUE_BYTES)
 
 
 def coalesce_spans(blocks: Iterable[int], meta: SstMeta) -> list[tuple[int, int]]:
