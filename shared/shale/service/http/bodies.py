@@ -1,6 +1,7 @@
 """Request bodies, with a limit for each body and one for all bodies in memory."""
 
 from http import HTTPStatus
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import anyio
@@ -31,20 +32,32 @@ class BodyPace(NamedTuple):
     Args:
         silence_max_s: the longest pause within a body.
         time_max_s: the longest time of a whole body.
-        min_bytes_per_s: the lowest rate, on average since the start; 0: any.
+        min_bytes_per_s: the lowest rate; 0: any.
         grace_s: seconds without a lowest rate at the start.
+        credit_s: the most that a fast part is ahead of the rate: a client that sends most of a body at once would
+            otherwise hold it for as long as a whole body may take.
     """
 
     silence_max_s: float
     time_max_s: float
     min_bytes_per_s: float = 0.0
     grace_s: float = 0.0
+    credit_s: float = 30.0
 
-    def wait_max_s(self, elapsed_s: float, received_bytes: int) -> float:
-        """Return how long the next part of a body may take; 0 or less: the body is too slow already."""
+    def due_s(self, due_s: float, elapsed_s: float, part_bytes: int) -> float:
+        """Return until when the part after this one has to arrive.
+
+        Args:
+            due_s: until when this part had to; ``grace_s`` for the first one.
+            elapsed_s: seconds since the start of the body.
+            part_bytes: of this part.
+        """
         if not self.min_bytes_per_s:
-            return self.silence_max_s
-        due_s = max(self.grace_s, received_bytes / self.min_bytes_per_s)
+            return inf
+        return min(due_s + part_bytes / self.min_bytes_per_s, elapsed_s + self.credit_s)
+
+    def wait_max_s(self, elapsed_s: float, due_s: float) -> float:
+        """Return how long the next part of a body may take; 0 or less: the body is too slow already."""
         return min(self.silence_max_s, due_s - elapsed_s)
 
 
@@ -73,7 +86,8 @@ class BodyBudget:
         """
         body = Body(self)
         try:
-            chunk, more = await self._next(receive, self._pace.wait_max_s(0.0, 0))
+            first_s = self._pace.grace_s if self._pace.min_bytes_per_s else inf
+            chunk, more = await self._next(receive, self._pace.wait_max_s(0.0, first_s))
             if not more and len(chunk) <= self._body_max_bytes:  # most bodies arrive in one chunk and need no timeout
                 body.add(chunk)
                 return body
@@ -88,16 +102,17 @@ class BodyBudget:
 
     async def _rest(self, receive: Receive, body: "Body", chunk: bytes, *, more: bool) -> None:
         """Add a chunk and all after it; receive and drop what is over the limit."""
-        start_s = anyio.current_time()
-        received = len(chunk)
+        pace, start_s = self._pace, anyio.current_time()
+        received, due_s = len(chunk), pace.due_s(pace.grace_s, 0.0, len(chunk))
         body.add(chunk)
         while more and received <= LINGER_FACTOR * self._body_max_bytes:
             if len(chunk) >= _LARGE_PART_BYTES:
                 await self._turns.wait()  # so that short requests wait for one such part at most
-            wait_max_s = self._pace.wait_max_s(anyio.current_time() - start_s, received)
+            wait_max_s = pace.wait_max_s(anyio.current_time() - start_s, due_s)
             if wait_max_s <= 0:
                 raise self._slow()
             chunk, more = await self._next(receive, wait_max_s)
+            due_s = pace.due_s(due_s, anyio.current_time() - start_s, len(chunk))
             received += len(chunk)
             if received <= self._body_max_bytes:
                 body.add(chunk)

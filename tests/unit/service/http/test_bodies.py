@@ -16,19 +16,38 @@ PACE = BodyPace(10, 60, min_bytes_per_s=10_000, grace_s=0.1)
 
 
 @pytest.mark.parametrize(
-    ("elapsed_s", "received", "wait_max_s"),
+    ("parts", "wait_max_s"),
     [
-        pytest.param(0, 0, 10, id="the grace at the start"),
-        pytest.param(4, 0, 6, id="nothing arrived: the rest of the grace"),
-        pytest.param(10, 0, 0, id="nothing arrived within the grace"),
-        pytest.param(10, 20 << 10, 10, id="as much as is due in 20 s"),
-        pytest.param(30, 29 << 10, -1, id="less than is due"),
-        pytest.param(30, 1 << 20, 60, id="a fast start: only the silence counts"),
+        pytest.param([], 10, id="the grace at the start"),
+        pytest.param([(4, 1)], 6 + 1 / 1024, id="one byte: the rest of the grace"),
+        pytest.param([(10, 20 << 10)], 20, id="as much as is due in 20 s"),
+        pytest.param([(4, 20 << 10), (20, 1 << 10)], 11, id="the rate counts from the start"),
+        pytest.param([(1, 1 << 20)], 30, id="a fast start is half a minute ahead at most"),
+        pytest.param([(1, 1 << 20), (20, 1), (31, 1)], 2 / 1024, id="and then the rate counts again"),
     ],
 )
-def test_how_long_a_part_may_take(elapsed_s: float, received: int, wait_max_s: float) -> None:
-    assert BodyPace(60, 600, 1024, 10).wait_max_s(elapsed_s, received) == wait_max_s
-    assert BodyPace(60, 600, 0, 10).wait_max_s(elapsed_s, received) == 60
+def test_how_long_a_part_may_take(parts: list[tuple[float, int]], wait_max_s: float) -> None:
+    pace = BodyPace(60, 600, 1024, 10)
+    due_s, elapsed_s = pace.grace_s, 0.0
+    for elapsed_s, size in parts:  # noqa: B007 - the last one counts
+        due_s = pace.due_s(due_s, elapsed_s, size)
+    assert pace.wait_max_s(elapsed_s, due_s) == pytest.approx(wait_max_s)
+    assert BodyPace(60, 600).wait_max_s(elapsed_s, BodyPace(60, 600).due_s(0, elapsed_s, 1)) == 60
+
+
+def test_a_body_that_comes_at_once_and_then_drips_is_refused() -> None:
+    reading = Reading(BodyPace(10, 60, min_bytes_per_s=10_000, grace_s=0.1, credit_s=0.2))
+
+    async def scenario(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"PUT / HTTP/1.1\r\nhost: a\r\ncontent-length: 900000\r\n\r\n" + bytes(800_000))
+        answer = asyncio.ensure_future(refusal(reader))
+        while not answer.done():
+            writer.write(b"v")
+            await asyncio.wait([answer], timeout=0.02)
+        assert answer.result()["status"] == 408
+        reading.assert_free()
+
+    on_a_connection(scenario, app=reading)
 
 
 async def refusal(reader: asyncio.StreamReader) -> dict[str, Any]:
