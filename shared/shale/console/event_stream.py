@@ -15,13 +15,18 @@ STREAM_MAX_S = 3600.0
 
 
 class EventStream:
-    """An ASGI response that sends events until the client leaves."""
+    """An ASGI response that sends events until the client leaves, or may not see them any more."""
 
     def __init__(
-        self, state: Callable[[], Awaitable[bytes]], headers: list[tuple[bytes, bytes]], ended: Callable[[], None]
+        self,
+        state: Callable[[], Awaitable[bytes]],
+        headers: list[tuple[bytes, bytes]],
+        is_allowed: Callable[[], bool],
+        ended: Callable[[], None],
     ) -> None:
         self._state = state
         self._headers = headers
+        self._is_allowed = is_allowed
         self._ended = ended
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -40,7 +45,7 @@ class EventStream:
         headers = [(b"content-type", b"text/event-stream; charset=utf-8"), *self._headers]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         last = b""
-        while True:
+        while self._is_allowed():
             state = await self._state()
             piece = b": same\n\n" if state == last else b"data: " + state + b"\n\n"
             last = state

@@ -2,6 +2,7 @@
 
 from binascii import unhexlify
 from collections.abc import Awaitable, Callable
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -71,10 +72,20 @@ class ConsoleRoutes:
 
     def _protected(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            self._bearer.require(dict(request.scope["headers"]), Role.READ, request.scope)
+            self._require_token(request)
             return await handler(request)
 
         return answer
+
+    def _require_token(self, request: Request) -> None:
+        self._bearer.require(dict(request.scope["headers"]), Role.READ, request.scope)
+
+    def _is_allowed(self, request: Request) -> bool:
+        try:
+            self._require_token(request)
+        except Problem:
+            return False
+        return True
 
     async def _events(self, request: Request) -> Any:
         no_query(request)
@@ -83,7 +94,7 @@ class ConsoleRoutes:
         if self._clients >= CLIENTS_MAX:
             raise busy(f"{CLIENTS_MAX} pages are open already")
         self._clients += 1
-        return EventStream(self._source.state, _RAW_HEADERS, self._left)
+        return EventStream(self._source.state, _RAW_HEADERS, partial(self._is_allowed, request), self._left)
 
     def _left(self) -> None:
         self._clients -= 1

@@ -46,8 +46,10 @@ def context_of(store: MemoryStore, env: Env) -> AdminContext:
 class Served:
     """A console of a database in memory."""
 
-    def __init__(self, db: shale.Db, source: ConsoleSource, app: Starlette, client: httpx.AsyncClient) -> None:
-        self.db, self.source, self.app, self.client = db, source, app, client
+    def __init__(
+        self, db: shale.Db, source: ConsoleSource, app: Starlette, client: httpx.AsyncClient, tokens: AccessTokens
+    ) -> None:
+        self.db, self.source, self.app, self.client, self.tokens = db, source, app, client, tokens
 
 
 @asynccontextmanager
@@ -59,7 +61,7 @@ async def served(*, token: str | None = "r", reads: bool = True) -> AsyncIterato
         routes = ConsoleRoutes(source, lambda: {"db": "<db>"}, tokens, db if reads else None)
         app = Starlette(routes=routes.routes())
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://admin") as client:
-            yield Served(db, source, app, client)
+            yield Served(db, source, app, client, tokens)
 
 
 async def test_the_page_is_escaped_and_allows_only_its_own_files() -> None:
@@ -242,6 +244,22 @@ async def test_there_is_a_limit_of_clients_and_clients_that_leave_make_room() ->
             again = anyio.Event()
             await _watch(console, gone, again)
             assert again.is_set()
+
+
+async def test_a_stream_ends_when_its_token_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shale.console.event_stream.INTERVAL_S", 0.01)
+    async with served() as console:
+        begun = anyio.Event()
+
+        async def remove() -> None:
+            await begun.wait()
+            console.tokens.replace([(SecretStr("new"), Role.READ)])
+
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(remove)
+                await _watch(console, anyio.Event(), begun)
+        problem(await console.client.get("/console/events", headers=READ), 401)
 
 
 async def _watch(console: Served, gone: anyio.Event, begun: anyio.Event) -> None:

@@ -29,9 +29,9 @@ class BearerAuth:
             scope: of the request: its method, all its headers, and the address of the client.
 
         Raises:
-            Problem: there are two tokens (400), the token is missing or unknown (401; 429 after too many such requests), its role is too low (403),
-                the client has no certificate (403), the port requires a token and none is set (403), or it has no
-                tokens and a page of another site sent a request that may change something (403).
+            Problem: there are two tokens (400); the token is missing or unknown (401; 429 after too many such
+                requests); its role is too low, the client has no certificate, or the port requires a token and none is
+                set (403); it has no tokens, and a page of another site sent a request that may change something (403).
         """
         if self._tokens.certificate_required and not scope.get("extensions", {}).get(CERTIFICATE):
             self._count_failure(scope)
