@@ -21,7 +21,8 @@ from tests.fuzz.worker import BOX_BYTES, Box, Work, outcome, record
 HANG_S = 10.0
 _POLL_S = 0.05
 _TRACEBACK = signal.SIGUSR1
-_TRACEBACK_S = 0.5
+_TRACEBACK_MAX_S = 10.0
+_TRACEBACK_STEP_S = 0.25
 _RESTARTS_MAX = 200
 _DONE = 64
 """Status of a process that has worked to its end: an input may end it with 0."""
@@ -111,7 +112,7 @@ class _Child:
             number, data = self._box.take()
             if self._watch.is_hang(number, waits_of(self._pid), time.monotonic()):
                 self._hanging = data
-                _kill_with_traceback(self._pid)
+                _kill_with_traceback(self._pid, self._folder / "traceback")
             return False
         number, data = self._box.take()
         self._done += number
@@ -150,9 +151,15 @@ class _Child:
         return found
 
 
-def _kill_with_traceback(pid: int) -> None:
+def _kill_with_traceback(pid: int, file: Path) -> None:
+    """Kill a process after its traceback is in the file; nothing tells its end but that it grows no more."""
     os.kill(pid, _TRACEBACK)
-    time.sleep(_TRACEBACK_S)  # the handler writes and returns; nothing tells that it has
+    until, size = time.monotonic() + _TRACEBACK_MAX_S, 0
+    while time.monotonic() < until:
+        time.sleep(_TRACEBACK_STEP_S)
+        size, before = file.stat().st_size, size
+        if size and size == before:
+            break
     os.kill(pid, signal.SIGKILL)
 
 
