@@ -33,7 +33,7 @@ class Connection(asyncio.Protocol):
     """The protocol of one client; ``run`` is its task, which ``begin`` starts when the transport is connected.
 
     ``silent_ticks`` counts ticks of the server since the last input, ``busy_ticks`` since the running command started
-    (if ``is_running``), and ``age_ticks`` since the connection was made.
+    (if ``is_running``), and ``age_ticks`` since the client has to authenticate.
     """
 
     def __init__(
@@ -193,8 +193,11 @@ class Connection(asyncio.Protocol):
             if self._answers or self._done < len(self._commands):
                 await self._answer()
                 continue
+            needs_auth = self._session.needs_auth
+            if needs_auth:
+                self._parser.limits = BEFORE_AUTH
             try:
-                self._commands = self._parser.take(1 if self._session.needs_auth else COMMANDS_AT_ONCE)
+                self._commands = self._parser.take(1 if needs_auth else COMMANDS_AT_ONCE)
             except ProtocolError as mistake:
                 self._backend.protocol_errors += 1
                 self.refuse(f"ERR Protocol error: {mistake}")

@@ -78,6 +78,8 @@ class RespServer:
                 if connection.needs_auth:
                     # Its age counts: otherwise a client could hold a connection with a byte now and then.
                     is_late = connection.age_ticks * tick_s > options.request_timeout_s
+                else:
+                    connection.age_ticks = 0  # a reload may give an open port its first token
                 if connection.is_refused:
                     is_late = silent_s > LINGER_S
                 if is_late or (connection.is_idle and 0 < options.idle_timeout_s < silent_s):

@@ -56,13 +56,14 @@ RespCommand: TypeAlias = Command["RespSession"]
 class RespSession:
     """The session of one client.
 
-    ``needs_auth``: the client has to authenticate; ``role``: that of its token, ``None`` if it may run all commands;
+    ``role``: that of its token, ``None`` if it may run all commands;
     ``is_closing``: the connection closes after this reply.
     ``pending_durable`` is a write whose reply must wait until it is durable.
     ``ran`` counts the commands that ran since the last replies were sent, by category.
     """
 
     __slots__ = (
+        "_has_token",
         "_table",
         "address",
         "backend",
@@ -79,7 +80,6 @@ class RespSession:
         "lib_name",
         "lib_version",
         "name",
-        "needs_auth",
         "pending_durable",
         "queue",
         "queued_bytes",
@@ -108,7 +108,7 @@ class RespSession:
         self.created_s = backend.env.clock.monotonic_s()
         self.name = self.lib_name = self.lib_version = b""
         self.encoding: RespEncoding = RESP2
-        self.needs_auth = backend.has_password
+        self._has_token = False
         self.role: Role | None = None
         self.user = DEFAULT_USER
         self.fingerprint: str | None = None
@@ -135,6 +135,11 @@ class RespSession:
         """The transaction of EXEC; ``None`` on a reader."""
 
     @property
+    def needs_auth(self) -> bool:
+        """Whether the client has to authenticate, also because a reload has given its open port the first token."""
+        return not self._has_token and self.backend.has_password
+
+    @property
     def reads(self) -> Reads:
         """The source of reads of the current command."""
         return self.db if self.snapshot is None else self.snapshot
@@ -148,7 +153,8 @@ class RespSession:
                 self.is_closing = True
             return self._refuse("other", NOT_AUTHENTICATED if self.needs_auth else unknown_command(args))
         count, arity = len(args), command.arity
-        if self.needs_auth and not command.is_open:
+        if not self._has_token and not command.is_open and self.needs_auth:
+            self.reset_transaction()
             return self._deny(command, "unauthorized", NOT_AUTHENTICATED)
         if self.role is not None and self.role < command.role:
             return self._deny(command, "forbidden", no_permission(self.user, command.name))
@@ -261,12 +267,12 @@ class RespSession:
         Nothing else is kept during the wait: two clients that each keep a part might wait for each other.  So the
         caller has dropped what it read.
         """
-        if not self.has_reserved(size_bytes):
+        if not self._has_reserved(size_bytes):
             self.reserved.reduce_to(0)
             self.backend.memory.large_values.release()
             await self.reserved.take(size_bytes)
 
-    def has_reserved(self, size_bytes: int) -> bool:
+    def _has_reserved(self, size_bytes: int) -> bool:
         """Return whether there is memory for a reply; within EXEC, which measures all replies, that is one for all."""
         kept_bytes = self.reserved.size_bytes
         return kept_bytes >= size_bytes or (self.snapshot is not None and kept_bytes > 0)
@@ -276,7 +282,7 @@ class RespSession:
         while True:
             row = await self.live_row(reads, key)
             size_bytes = 0 if row is None else _COPIES_OF_VALUE * len(row.value)
-            if size_bytes <= _COPIES_OF_VALUE * LARGE_VALUE_BYTES or self.has_reserved(size_bytes):
+            if size_bytes <= _COPIES_OF_VALUE * LARGE_VALUE_BYTES or self._has_reserved(size_bytes):
                 return row
             row = None
             await self.reserve(size_bytes)
@@ -297,7 +303,7 @@ class RespSession:
 
     def set_authenticated(self, user: bytes, role: Role) -> None:
         """Mark the client as authenticated; ``user`` is the name that error messages show."""
-        self.needs_auth = False
+        self._has_token = True
         self.role = role if role < Role.ADMIN else None
         self.user = user
 

@@ -92,6 +92,26 @@ def test_the_last_token_of_a_port_is_revoked_if_that_does_not_open_it(tmp_path: 
         assert len(client.daemon.lines("auth.tokens.kept")) == 1
 
 
+def test_the_first_token_applies_to_connected_redis_clients(tmp_path: Path) -> None:
+    secrets = tmp_path / "secrets"
+    secrets.mkdir()
+    with (
+        writer(tmp_path, *RESP, env={"SHALE_SECRETS_DIR": str(secrets)}) as client,
+        socket.create_connection(("127.0.0.1", client.daemon.port("resp_port"))) as old,
+    ):
+        old.settimeout(WAIT_S)
+        old.sendall(b"SET a 1\r\n")
+        assert old.recv(100) == b"+OK\r\n"
+        (secrets / "tokens__write").write_text("w")
+        reload(client, 1)
+        old.sendall(b"SET a 2\r\n")
+        assert old.recv(100).startswith(b"-NOAUTH")
+        old.sendall(b"AUTH w\r\n")
+        assert old.recv(100) == b"+OK\r\n"
+        old.sendall(b"GET a\r\n")
+        assert old.recv(100) == b"$1\r\n1\r\n"
+
+
 def assert_resp(client: Client, reading: str, writing: str) -> None:
     """Check what two passwords may do on the Redis port."""
     port = client.daemon.port("resp_port")

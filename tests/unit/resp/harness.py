@@ -77,8 +77,9 @@ class Talker:
 class Harness:
     """One database with any number of talkers."""
 
-    def __init__(self, db: shale.Db, backend: Backend, clock: ManualClock) -> None:
+    def __init__(self, db: shale.Db, backend: Backend, clock: ManualClock, access: AccessTokens) -> None:
         self.db = db
+        self.access = access
         self.backend = backend
         self.clock = clock
 
@@ -104,7 +105,8 @@ async def harness(
     access = AccessTokens(((SecretStr(each), role) for each, role in roles.items()), quotas=quotas)
     async with shale.Db.open("db", store=MemoryStore() if store is None else store, env=env, **settings) as db:
         services = PortServices(tokens=access)
-        yield Harness(db, Backend(db, env, options or RespOptions(), services, COMMANDS, metrics=Metrics()), clock)
+        backend = Backend(db, env, options or RespOptions(), services, COMMANDS, metrics=Metrics())
+        yield Harness(db, backend, clock, access)
 
 
 @asynccontextmanager

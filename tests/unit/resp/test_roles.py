@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from pydantic import SecretStr
 
 from shale.resp.options import RespOptions
 from shale.service.access import Role
@@ -178,5 +179,43 @@ def test_a_reading_client_does_not_change_the_scripts_of_others(words: tuple[str
             assert await reading("SCRIPT", "EXISTS", digest) == [1]
             assert await writing("EVALSHA", digest, 1, "lock", "token") == 0
             assert await writing("SCRIPT", *words) is not None
+
+    asyncio.run(scenario())
+
+
+def test_the_first_token_of_a_port_applies_to_clients_that_were_connected_before() -> None:
+    async def scenario() -> None:
+        async with harness() as home:
+            say, queueing = home.talker(), home.talker()
+            assert await say("SET", "k", "1") == "OK"
+            await queueing("MULTI")
+            assert await queueing("SET", "k", "2") == "QUEUED"
+            home.access.replace([(SecretStr("r"), Role.READ)])
+            for words in (("GET", "k"), ("SET", "k", "3"), ("NOPE",)):
+                with pytest.raises(RespFailure, match=r"^NOAUTH"):
+                    await say(*words)
+            assert await say("AUTH", "r") == "OK"
+            assert await say("GET", "k") == b"1"
+            with pytest.raises(RespFailure, match=r"^NOPERM"):
+                await say("SET", "k", "3")
+
+            assert await queueing("AUTH", "r") == "QUEUED"
+            with pytest.raises(RespFailure, match=r"^NOAUTH"):
+                await queueing("EXEC")
+            assert await queueing("AUTH", "r") == "OK"
+            with pytest.raises(RespFailure, match="EXEC without MULTI"):
+                await queueing("EXEC")
+            assert await home.db.get(b"k") == b"1", "what was queued before needs the rights of the token"
+
+    asyncio.run(scenario())
+
+
+def test_a_client_with_a_token_keeps_its_role_when_tokens_change() -> None:
+    async def scenario() -> None:
+        async with harness(tokens=TOKENS) as home:
+            say = home.talker()
+            await say("AUTH", "w")
+            home.access.replace([(SecretStr("w2"), Role.WRITE)])
+            assert await say("SET", "k", "1") == "OK"
 
     asyncio.run(scenario())
