@@ -51,7 +51,7 @@ async def run_reader(process: Process[ReaderSettings]) -> None:
                 services=port_services(process),
             )
             process.admin.add_route(openapi_route())
-            add_console(process, opened)
+            add_console(process, opened, api.quotas)
             await serve_database(process, ports, opened, api)
         finally:
             with anyio.CancelScope(shield=True):

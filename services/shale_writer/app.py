@@ -64,7 +64,7 @@ async def run_writer(process: Process[WriterSettings]) -> None:
                 services=port_services(process),
             )
             _add_admin_routes(process, db)
-            add_console(process, db)
+            add_console(process, db, api.quotas)
             await serve_database(process, ports, db, api, max_key_bytes=settings.max_key_bytes)
         except BaseException:
             with anyio.CancelScope(shield=True):

@@ -4,24 +4,33 @@ The console itself is imported at its first request: most daemons start more oft
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import Receive, Scope, Send
 
+from shale.service.audit import AuditMiddleware
 from shale.service.process import Process
 
 if TYPE_CHECKING:
     from shale.engine.location import DatabaseStores
     from shale.engine.read.reads import Reads
     from shale.env import Env
+    from shale.service.access import Quotas
 
 PATHS = ("/", "/console.js", "/console.css", "/console/{rest:path}")
 
 
-def add_console(process: Process[Any], reads: "Reads | None" = None) -> None:
-    """Serve the console of the process's database; ``reads``: the open database, for looking up keys."""
-    console = _Console(process, reads)
+def add_console(process: Process[Any], reads: "Reads | None" = None, quotas: "Quotas | None" = None) -> None:
+    """Serve the console of the process's database.
+
+    Args:
+        process: the daemon.
+        reads: the open database, for looking up keys.
+        quotas: those of the data ports, in which lookups count.
+    """
+    console = _Console(process, reads, quotas)
     for path in PATHS:
         process.admin.add_route(Route(path, console))
 
@@ -29,26 +38,27 @@ def add_console(process: Process[Any], reads: "Reads | None" = None) -> None:
 class _Console:
     """The console of a daemon, an ASGI application that is made by its first request."""
 
-    def __init__(self, process: Process[Any], reads: "Reads | None") -> None:
+    def __init__(self, process: Process[Any], reads: "Reads | None", quotas: "Quotas | None") -> None:
         self._process = process
         self._reads = reads
+        self._quotas = quotas
         self._router: Router | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if self._router is None:
-            self._router = Router(_daemon_routes(self._process, self._reads), redirect_slashes=False)
+            self._router = Router(_daemon_routes(self._process, self._reads, self._quotas), redirect_slashes=False)
         await self._router(scope, receive, send)
 
 
-def _daemon_routes(process: Process[Any], reads: "Reads | None") -> list[BaseRoute]:
+def _daemon_routes(process: Process[Any], reads: "Reads | None", quotas: "Quotas | None") -> list[BaseRoute]:
     """Return the routes of a daemon's console.
 
     What it reads of manifests counts in metrics of its own, which are not exported: it is no work of the daemon.
     """
     from shale.admin.context import AdminContext
     from shale.console.counters import Counters
-    from shale.console.routes import ConsoleRoutes
+    from shale.console.routes import LOOKUP, ConsoleRoutes
     from shale.console.source import ConsoleSource
     from shale.telemetry.metrics import Metrics
     from shale.telemetry.recent_events import RECENT_EVENTS
@@ -59,7 +69,9 @@ def _daemon_routes(process: Process[Any], reads: "Reads | None") -> list[BaseRou
         return {**process.health.status(), "ready": process.health.ready().word}
 
     source = ConsoleSource(place, status, Counters(process.metrics).read, RECENT_EVENTS)
-    return ConsoleRoutes(source, process.health.status, process.admin.tokens, reads).routes()
+    tokens = process.admin.tokens
+    audit = partial(AuditMiddleware, prefix=LOOKUP, tokens=tokens, metrics=process.metrics, ids=process.env.ids)
+    return ConsoleRoutes(source, process.health.status, tokens, reads, quotas=quotas, audit=audit).routes()
 
 
 def console_routes(

@@ -8,19 +8,21 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Route, request_response
+from starlette.types import ASGIApp
 
 from shale.admin.json_values import b64
 from shale.console.event_stream import EventStream
 from shale.console.page import HEADERS, asset, render_page
 from shale.console.source import ConsoleSource
 from shale.engine.read.reads import Reads
-from shale.service.access import AccessTokens, Role
+from shale.service.access import AccessTokens, Quotas, Role
 from shale.service.admin import json_response
 from shale.service.admin_calls import body_budget, json_fields, no_query, with_problem_responses
-from shale.service.http.bearer import BearerAuth
+from shale.service.http.bearer import BearerAuth, use_quota
 from shale.service.http.problems import Problem, bad_request, busy
 
+LOOKUP = "/console/lookup"
 CLIENTS_MAX = 16
 KEY_BYTES_MAX = 65_535
 VALUE_SHOWN_BYTES = 4096
@@ -35,36 +37,45 @@ class ConsoleRoutes:
         status: returns the status of the process.
         tokens: the tokens of the port; all data needs the role read, if there are any.
         reads: the open database; ``None``: the process cannot look up keys.
+        quotas: those of the data ports, in which a lookup counts, as it reads rows as they do.
+        audit: wraps the lookups, so that they are in the audit log.
     """
 
     def __init__(
-        self, source: ConsoleSource, status: Callable[[], dict[str, Any]], tokens: AccessTokens, reads: Reads | None
+        self,
+        source: ConsoleSource,
+        status: Callable[[], dict[str, Any]],
+        tokens: AccessTokens,
+        reads: Reads | None,
+        *,
+        quotas: Quotas | None = None,
+        audit: Callable[[ASGIApp], ASGIApp] | None = None,
     ) -> None:
         self._source = source
         self._status = status
         self._tokens = tokens
         self._bearer = BearerAuth(tokens)
         self._reads = reads
+        self._quotas = quotas
+        self._audit = audit
         self._budget = body_budget()
         self._clients = 0
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes for the admin port."""
-        data = {
-            "/console/events": (self._events, "GET"),
-            "/console/candidates": (self._candidates, "GET"),
-            "/console/lookup": (self._lookup, "POST"),
-        }
+        data = {"/console/events": self._events, "/console/candidates": self._candidates}
         return [
             Route("/", self._page),
             Route("/console.js", _file("console.js", "text/javascript")),
             Route("/console.css", _file("console.css", "text/css")),
-            *(
-                Route(path, with_problem_responses(self._protected(handler)), methods=[method])
-                for path, (handler, method) in data.items()
-                if handler != self._lookup or self._reads is not None
-            ),
+            *(Route(path, with_problem_responses(self._protected(handler))) for path, handler in data.items()),
+            *(() if self._reads is None else (self._lookup_route(),)),
         ]
+
+    def _lookup_route(self) -> Route:
+        handler = with_problem_responses(self._protected(self._lookup))
+        endpoint = handler if self._audit is None else self._audit(request_response(handler))
+        return Route(LOOKUP, endpoint, methods=["POST"])
 
     async def _page(self, request: Request) -> Response:  # noqa: ARG002 - the signature of a route
         page = render_page(self._status(), is_open=self._tokens.is_open, can_look_up=self._reads is not None)
@@ -109,6 +120,7 @@ class ConsoleRoutes:
         if self._tokens.is_open:
             raise Problem(HTTPStatus.FORBIDDEN, "looking up keys needs a token: set tokens.read")
         assert self._reads is not None
+        self._use_quota(request)
         key = _key(await json_fields(request, self._budget, {"key", "format"}))
         row = await self._reads.get_row(key)
         if row is None:
@@ -123,6 +135,15 @@ class ConsoleRoutes:
                 "expire_ts": row.expire_ts,
             }
         )
+
+    def _use_quota(self, request: Request) -> None:
+        """Count a lookup as a read of its token.
+
+        Raises:
+            Problem: the quota is used up (429).
+        """
+        if self._quotas is not None and self._quotas.is_limiting:
+            use_quota(self._quotas.of(*self._bearer.caller(request.headers.get("authorization"), Role.READ)))
 
 
 def _key(fields: dict[str, Any]) -> bytes:

@@ -1,8 +1,8 @@
 """The audit log: one event for each call that administrates (docs/how-to/audit.md).
 
-These are the calls of the admin port with another method than ``GET``, and the commands of the Redis port that need the
-role admin.  An event says who called, from where, what, and how it
-ended; it holds neither the token nor a body.
+These are the calls of the admin port with another method than ``GET``, lookups of the console, and the commands of the
+Redis port that need the role admin.  An event says who called, from where, what, and how it ended; it holds neither the
+token nor a body.
 """
 
 from hashlib import sha256

@@ -11,6 +11,7 @@ from tests.integration.writer.writer_process import Client, writer
 
 IDLE = "tests.integration.daemons.idle_daemon"
 ADMIN, READ, UNKNOWN = "admin-token-5f1d", "read-token-81aa", "unknown-token-3c3c"
+WRITER = "write-token-22c0"
 
 
 def call(client: Client, method: str, path: str, token: str, **headers: str) -> tuple[int, dict[str, str]]:
@@ -94,3 +95,36 @@ def test_a_file_that_cannot_be_opened_ends_the_daemon(tmp_path: Path) -> None:
     with running("shale_gc", "--url", "memory:///db", log=tmp_path / "log", env=env) as daemon:
         assert daemon.process.wait(ENDED_S) == 78
         assert "audit.file: cannot append to" in daemon.lines()[-1]["error"]
+
+
+def lookup(client: Client, token: str) -> int:
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    body = json.dumps({"key": "row"}).encode()
+    status: int = client.daemon.request("POST", "/console/lookup", port=client.admin_port, body=body, headers=headers)[
+        0
+    ]
+    return status
+
+
+def test_lookups_count_in_the_quota_of_the_data_ports_and_are_audited(tmp_path: Path) -> None:
+    env = {
+        "SHALE_TOKENS__READ": READ,
+        "SHALE_TOKENS__WRITE": WRITER,
+        "SHALE_QUOTAS__READ__REQUESTS_PER_SECOND": "0.001",
+    }
+    with writer(tmp_path, env=env) as client:
+        assert lookup(client, UNKNOWN) == 401
+        assert lookup(client, READ) == 404
+        assert lookup(client, READ) == 429
+        headers = {"Authorization": f"Bearer {READ}"}
+        assert client.daemon.request("GET", "/v1/kv/row", port=client.port, headers=headers)[0] == 429
+        assert lookup(client, WRITER) == 404, "its role has no quota"
+        found = events(client)
+        assert [(each["event"], each["path"], each["status"], each["role"]) for each in found] == [
+            ("admin.call.refused", "/console/lookup", 401, "none"),
+            ("admin.call.failed", "/console/lookup", 404, "read"),
+            ("admin.call.refused", "/console/lookup", 429, "read"),
+            ("admin.call.failed", "/console/lookup", 404, "write"),
+        ]
+        assert "row" not in json.dumps(found)
+        assert 'shale_quota_refusals_total{db="orders",role="read"} 2.0' in client.metrics()

@@ -128,7 +128,7 @@ class BearerAuthMiddleware:
 
 
 def _is_repeated(name: bytes, scope: Mapping[str, Any]) -> bool:
-    return sum(given == name for given, _ in scope["headers"]) > 1
+    return [given for given, _ in scope["headers"]].count(name) > 1
 
 
 def _unauthorized(detail: str, challenge: str) -> Problem:

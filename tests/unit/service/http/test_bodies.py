@@ -29,7 +29,7 @@ PACE = BodyPace(10, 60, min_bytes_per_s=10_000, grace_s=0.1)
 def test_how_long_a_part_may_take(parts: list[tuple[float, int]], wait_max_s: float) -> None:
     pace = BodyPace(60, 600, 1024, 10)
     due_s, elapsed_s = pace.grace_s, 0.0
-    for elapsed_s, size in parts:  # noqa: B007 - the last one counts
+    for elapsed_s, size in parts:
         due_s = pace.due_s(due_s, elapsed_s, size)
     assert pace.wait_max_s(elapsed_s, due_s) == pytest.approx(wait_max_s)
     assert BodyPace(60, 600).wait_max_s(elapsed_s, BodyPace(60, 600).due_s(0, elapsed_s, 1)) == 60
