@@ -8,9 +8,9 @@ _QUERY_SECRET = re.compile(
     r"|[\w.-]*(?:token|password|passwd|pwd|secret|signature|api_?key)[\w.-]*)=)[^&;\s\"']+"
 )
 """Signed URLs of S3, GCS and Azure, and parameters that are called like a secret.  A request may show only its path."""
-# A password may hold a slash that should have been encoded.
-_URL_PASSWORD = re.compile(r"(://[^/\s:@]*:)[^\s@\"']+@")
-_HTTP_USERINFO = re.compile(r"(?i)(https?://)[^/\s:@\"']+@")
+# A password may hold a slash or an @ that should have been encoded, so all up to the last @ may be a part of it.
+_URL_PASSWORD = re.compile(r"(://[^/\s:\"']*:)[^\s\"']+@")
+_HTTP_USERINFO = re.compile(r"(?i)(https?://)[^/\s:@\"']+(?:@[^/\s\"']*)?@")
 """Some servers take a token in place of a name and a password."""
 
 

@@ -25,10 +25,7 @@ class PostgresqlTransactionalStore(SqlTransactionalStore):
 
     def __init__(self, url: str) -> None:
         super().__init__(without_credentials(url), POSTGRESQL)
-        try:
-            conninfo_to_dict(url)
-        except psycopg.ProgrammingError as error:
-            raise InvalidRequestError(f"{self.url}: {str(error).strip()}") from error
+        _check(url, self.url)
         self._conninfo = url
         # Its warnings repeat what the error says, once for each of its own tries.
         logging.getLogger("psycopg").setLevel(logging.ERROR)
@@ -68,3 +65,21 @@ class PostgresqlTransactionalStore(SqlTransactionalStore):
             return " ".join(str(error).split())
         await connection.close()
         return str(timeout)
+
+
+def _check(url: str, shown: str) -> None:
+    """Check the form of a URL.
+
+    Raises:
+        InvalidRequestError: libpq does not understand it, or would take a part of the password for the host, which its
+            errors show; nothing of the password is in the message.
+    """
+    authority, _, rest = url.partition("://")[2].partition("/")
+    if authority.count("@") > 1 or "@" in rest.partition("?")[0]:
+        raise InvalidRequestError(f"{shown}: write @ as %40 and / as %2F in the user, the password and the name")
+    try:
+        conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        # What it quotes may be the password.
+        problem = str(error).partition('"')[0].strip()
+        raise InvalidRequestError(f"{shown}: the URL is not understood: {problem} …") from None

@@ -117,3 +117,18 @@ async def test_a_file_that_is_no_database_is_an_error_of_the_settings(tmp_path: 
 def test_a_url_that_would_name_another_file_is_refused(url: str) -> None:
     with pytest.raises(InvalidRequestError, match="sqlite:///absolute/path"):
         open_transactional_store(url)
+
+
+@pytest.mark.parametrize(
+    "password", ["S3CR@ET", "S3CR/RET", "S3C@R/ET", "S3C/R@ET", "S3CR%zzET", "S3CR ET", 'S3CR" ET', 'S3%zz"CR ET']
+)
+def test_a_password_that_is_not_encoded_is_refused_and_not_shown(password: str) -> None:
+    with pytest.raises(InvalidRequestError, match=r"%40|is not understood") as refused:
+        open_transactional_store(f"postgresql://u:{password}@127.0.0.1:1/db")
+    assert not any(part in str(refused.value) for part in ("S3", "CR", "ET"))
+    assert refused.value.__cause__ is None
+
+
+def test_a_password_that_is_encoded_is_taken() -> None:
+    store = open_transactional_store("postgresql://u:S3CR%40%2FET@127.0.0.1:1/db?application_name=a")
+    assert store.url == "postgresql://127.0.0.1:1/db"
