@@ -262,20 +262,19 @@ class RespSession:
         raise RespError(f"TRYAGAIN {ATTEMPTS_MAX} attempts conflicted with other writes; nothing was written")
 
     async def reserve(self, size_bytes: int) -> None:
-        """Wait for the memory of a large reply; it is kept until that is written.
+        """Wait for the memory of a large reply, or of a scan; it is kept until the reply is written.
 
         Nothing else is kept during the wait: two clients that each keep a part might wait for each other.  So the
-        caller has dropped what it read.
+        caller has dropped what it read.  Of more memory than there is, all is taken.
         """
         if not self._has_reserved(size_bytes):
             self.reserved.reduce_to(0)
             self.backend.memory.large_values.release()
-            await self.reserved.take(size_bytes)
+            await self.reserved.take(min(size_bytes, self.backend.memory.scans.capacity_bytes))
 
     def _has_reserved(self, size_bytes: int) -> bool:
-        """Return whether there is memory for a reply; within EXEC, which measures all replies, that is one for all."""
-        kept_bytes = self.reserved.size_bytes
-        return kept_bytes >= size_bytes or (self.snapshot is not None and kept_bytes > 0)
+        """Return whether there is memory for a reply or a scan."""
+        return self.reserved.size_bytes >= min(size_bytes, self.backend.memory.scans.capacity_bytes)
 
     async def row_for_reply(self, reads: Reads, key: bytes) -> Row | None:
         """Return the row of a key, with memory for the reply that has its value; see ``live_row``."""

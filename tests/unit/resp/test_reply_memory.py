@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from shale.concurrency.byte_budget import ByteBudget
+from shale.engine.read.reads import Reads
+from shale.engine.txn.transaction import Transaction
+from shale.resp.options import RespOptions
 from tests.unit.resp.harness import Harness, Talker, harness
 
 LARGE = b"v" * (3 << 20)
@@ -111,9 +114,97 @@ def test_replies_of_many_clients_take_turns() -> None:
 def test_a_scan_of_long_keys_ends_before_its_count() -> None:
     async def scenario() -> None:
         async with harness(flush_interval=60.0) as home:
-            await _full_home(home)
+            scans = await _full_home(home)
+            scans.give_back(scans.capacity_bytes)
             cursor, found = await home.talker()("SCAN", "0", "MATCH", "long*", "COUNT", "1000")
             assert cursor != b"0"
             assert 0 < sum(map(len, found)) <= 3 << 20
+
+    asyncio.run(scenario())
+
+
+SCANS = [
+    [("DBSIZE",)],
+    [("KEYS", "none*")],
+    [("SCAN", "0")],
+    [("SHALE.SCAN", "PREFIX", "none")],
+    [("RANDOMKEY",)],
+    [("FLUSHDB",)],
+    [("MULTI",), ("DBSIZE",), ("FLUSHALL",), ("KEYS", "*"), ("EXEC",)],
+]
+
+
+@pytest.mark.parametrize("commands", SCANS, ids=lambda commands: "-".join(name for name, *_ in commands))
+def test_a_scan_waits_for_memory_and_gives_it_back(commands: list[tuple[str, ...]]) -> None:
+    """Those of all ports share it."""
+
+    async def scenario() -> None:
+        async with harness(options=RespOptions(allow_flush=True), flush_interval=60.0) as home:
+            scans = await _full_home(home)
+            seq = home.db.status.last_seq
+            talker = home.talker()
+            for words in commands[:-1]:
+                await talker(*words)
+            task = await _started(talker, commands[-1])
+            assert not task.done()
+            assert home.db.status.last_seq == seq
+            scans.give_back(scans.capacity_bytes)
+            await task
+            if len(commands) == 1:
+                assert scans.used_bytes == 0
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("commands", SCANS, ids=lambda commands: "-".join(name for name, *_ in commands))
+def test_a_scan_reads_ahead_no_more_than_its_memory(
+    commands: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[object] = []
+    for kind in (Reads, Transaction):
+        scan = kind.scan
+
+        def noted(self: Any, *, of: Any = scan, **options: Any) -> Any:
+            sizes.append(options.get("read_ahead_bytes"))
+            return of(self, **options)
+
+        monkeypatch.setattr(kind, "scan", noted)
+
+    async def scenario() -> None:
+        async with harness(options=RespOptions(allow_flush=True), flush_interval=60.0) as home:
+            home.backend.memory.scans.capacity_bytes = 32 << 20
+            await home.db.put(b"k", b"v")
+            talker = home.talker()
+            for words in commands:
+                await talker(*words)
+            assert set(sizes) == {1 << 20}
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("words", [("KEYS", "long*"), ("GET", "k"), ("SHALE.SCAN", "PREFIX", "k")], ids=" ".join)
+def test_a_reply_takes_no_more_than_all_memory(words: tuple[str, ...]) -> None:
+    async def scenario() -> None:
+        async with harness(flush_interval=60.0) as home:
+            scans = await _full_home(home)
+            scans.give_back(scans.capacity_bytes)
+            scans.capacity_bytes = 4 << 20
+            talker = home.talker()
+            await talker(*words)
+            assert talker.session.reserved.size_bytes == scans.used_bytes == 4 << 20
+
+    asyncio.run(scenario())
+
+
+def test_keys_take_the_memory_of_their_reply_only() -> None:
+    async def scenario() -> None:
+        async with harness(flush_interval=60.0) as home:
+            scans = await _full_home(home)
+            scans.give_back(scans.capacity_bytes)
+            scans.capacity_bytes = 1 << 30
+            talker = home.talker()
+            size = sum(map(len, await talker("KEYS", "long*")))
+            assert 2 * size < talker.session.reserved.size_bytes < 3 * size
+            assert talker.session.reserved.size_bytes == scans.used_bytes
 
     asyncio.run(scenario())

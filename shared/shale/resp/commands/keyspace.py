@@ -5,14 +5,13 @@ There is no count of keys and no table of them: apart from RANDOMKEY all of thes
 
 import anyio.lowlevel
 
-from shale.engine.read.reads import Reads
 from shale.engine.txn.transaction import Transaction
 from shale.engine.write.batch import WriteBatch
-from shale.errors import ResponseTooLarge
 from shale.resp.arguments.glob import literal_prefix, matcher
 from shale.resp.audit import audited
 from shale.resp.command import Command
-from shale.resp.commands.scan import checked_pattern, matching_keys
+from shale.resp.commands.scan import RUNS_MAX, checked_pattern, matching_keys
+from shale.resp.commands.scan_memory import scan_memory
 from shale.resp.errors import SYNTAX, RespError
 from shale.resp.protocol.encoder import OK, array, bulk, integer
 from shale.resp.session import RespSession
@@ -30,46 +29,54 @@ _COPIES_OF_REPLY = 2
 
 
 async def _dbsize(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG001 - the signature of a handler
-    scan = session.reads.scan(hide_expired=True, cache_blocks=False)
-    count = 0
-    while (rows := await scan.columns()) is not None:
-        count += len(rows)
-        await anyio.lowlevel.checkpoint()
+    async with scan_memory(session):
+        read_ahead_bytes = session.backend.memory.read_ahead_bytes
+        scan = session.reads.scan(hide_expired=True, cache_blocks=False, read_ahead_bytes=read_ahead_bytes)
+        count = 0
+        while (rows := await scan.columns()) is not None:
+            count += len(rows)
+            await anyio.lowlevel.checkpoint()
     return integer(count)
 
 
 async def _keys(session: RespSession, args: list[bytes]) -> bytes:
     pattern = checked_pattern(args[1])
     most = min(session.backend.options.max_command_bytes, session.backend.memory.scans.capacity_bytes)
-    try:
-        return array(await _matching_keys(session, pattern, min(LARGE_VALUE_BYTES, most)))
-    except ResponseTooLarge:
-        pass
-    await session.reserve(_COPIES_OF_REPLY * most)
-    try:
-        return array(await _matching_keys(session, pattern, most))
-    except ResponseTooLarge as error:
-        raise RespError(f"ERR the keys together are larger than {most} bytes; use SCAN") from error
+    room_bytes, reply_bytes = LARGE_VALUE_BYTES, 0
+    for _ in range(RUNS_MAX):
+        async with scan_memory(session, reply_bytes):
+            found, size = await _matching_keys(session, pattern, room_bytes, most)
+        if size > most:
+            raise RespError(f"ERR the keys together are larger than {most} bytes; use SCAN")
+        if size <= room_bytes:
+            return array(found)
+        room_bytes, reply_bytes = size, _COPIES_OF_REPLY * size
+    raise RespError("TRYAGAIN the keys grew with each attempt")
 
 
-async def _matching_keys(session: RespSession, pattern: bytes, most: int) -> list[bytes]:
-    """Return the encoded keys that match a pattern.
+async def _matching_keys(session: RespSession, pattern: bytes, room_bytes: int, most: int) -> tuple[list[bytes], int]:
+    """Return the encoded keys that match a pattern, and their size; of more than the room, only the size is measured.
 
-    Raises:
-        ResponseTooLarge: they have more than ``most`` bytes.
+    Of more than ``most`` bytes, the size is that of a part.
     """
-    scan = session.reads.scan(prefix=literal_prefix(pattern), hide_expired=True, cache_blocks=False)
+    scan = session.reads.scan(
+        prefix=literal_prefix(pattern),
+        hide_expired=True,
+        cache_blocks=False,
+        read_ahead_bytes=session.backend.memory.read_ahead_bytes,
+    )
     is_match = matcher(pattern)
     found: list[bytes] = []
     size = 0
-    while rows := await scan.next_batch(_DELETE_ROWS, bytes_max=LARGE_VALUE_BYTES):
+    while size <= most and (rows := await scan.next_batch(_DELETE_ROWS, bytes_max=LARGE_VALUE_BYTES)):
         matching = [bulk(key) for key in await matching_keys([row.key for row in rows], is_match)]
         size += sum(map(len, matching))
-        if size > most:
-            raise ResponseTooLarge("the keys are too large")
-        found += matching
+        if size <= room_bytes:
+            found += matching
+        else:
+            found.clear()
         await anyio.lowlevel.checkpoint()
-    return found
+    return found, size
 
 
 async def _randomkey(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG001
@@ -77,32 +84,47 @@ async def _randomkey(session: RespSession, args: list[bytes]) -> bytes:  # noqa:
 
     Every key may be chosen; those next to a gap are more often.
     """
-    reads, rng = session.reads, session.backend.env.rng
-    low, high = await _first_key(reads, None, None), await _first_key(reads, None, None, reverse=True)
+    async with scan_memory(session):
+        near = await _keys_near(session)
+    return bulk(session.backend.env.rng.choice(near)) if near else session.encoding.null
+
+
+async def _keys_near(session: RespSession) -> list[bytes]:
+    """Return the keys next to a random place."""
+    rng = session.backend.env.rng
+    low, high = await _first_key(session, None, None), await _first_key(session, None, None, reverse=True)
     for _ in range(rng.randrange(_RANDOM_STEPS)):
         if low is None or high is None or low >= high:
             break
         place = _between(low, high, rng.getrandbits(8 * _RANDOM_BYTES))
         if rng.getrandbits(1):
-            low = await _first_key(reads, place, high)
+            low = await _first_key(session, place, high)
         else:
-            high = await _first_key(reads, low, place, reverse=True)
-    near = await _next_keys(reads, (low, high), _NEAR_ROWS, reverse=bool(rng.getrandbits(1)))
-    return bulk(rng.choice(near)) if near else session.encoding.null
+            high = await _first_key(session, low, place, reverse=True)
+    return await _next_keys(session, (low, high), _NEAR_ROWS, reverse=bool(rng.getrandbits(1)))
 
 
-async def _first_key(reads: Reads, low: bytes | None, high: bytes | None, *, reverse: bool = False) -> bytes | None:
-    keys = await _next_keys(reads, (low, high), 1, reverse=reverse)
+async def _first_key(
+    session: RespSession, low: bytes | None, high: bytes | None, *, reverse: bool = False
+) -> bytes | None:
+    keys = await _next_keys(session, (low, high), 1, reverse=reverse)
     return keys[0] if keys else None
 
 
 async def _next_keys(
-    reads: Reads, between: tuple[bytes | None, bytes | None], count: int, *, reverse: bool
+    session: RespSession, between: tuple[bytes | None, bytes | None], count: int, *, reverse: bool
 ) -> list[bytes]:
     """Return keys from the first bound up, or from the second one down, both included."""
     low, high = between
     stop = None if high is None else high + b"\0"
-    scan = reads.scan(start=low, stop=stop, reverse=reverse, limit=count, hide_expired=True)
+    scan = session.reads.scan(
+        start=low,
+        stop=stop,
+        reverse=reverse,
+        limit=count,
+        hide_expired=True,
+        read_ahead_bytes=session.backend.memory.read_ahead_bytes,
+    )
     return [row.key for row in await scan.next_batch(count)]
 
 
@@ -123,16 +145,23 @@ async def _flush(session: RespSession, args: list[bytes]) -> bytes:
         raise RespError(SYNTAX)
     if not session.backend.options.allow_flush:
         raise RespError("ERR it would delete every row of the database; the setting resp.allow_flush permits it")
-    if session.transaction is not None:
+    if session.transaction is not None:  # EXEC has the memory
         await _flush_in_transaction(session, session.transaction)
         return OK
-    scan = session.db.scan(hide_expired=True, cache_blocks=False)
+    async with scan_memory(session):
+        await _delete_all(session)
+    return OK
+
+
+async def _delete_all(session: RespSession) -> None:
+    """Delete all rows, batch by batch."""
+    read_ahead_bytes = session.backend.memory.read_ahead_bytes
+    scan = session.db.scan(hide_expired=True, cache_blocks=False, read_ahead_bytes=read_ahead_bytes)
     while rows := await scan.next_batch(_DELETE_ROWS, bytes_max=_DELETE_BYTES):
         batch = WriteBatch(max_key_bytes=session.backend.options.max_key_bytes)
         for row in rows:
             batch.delete(row.key)
         session.record_write(await session.writer.write(batch))
-    return OK
 
 
 async def _flush_in_transaction(session: RespSession, transaction: Transaction) -> None:
@@ -143,7 +172,8 @@ async def _flush_in_transaction(session: RespSession, transaction: Transaction) 
     """
     most = session.backend.options.max_batch_rows
     keys: list[bytes] = []
-    scan = transaction.scan(hide_expired=True, cache_blocks=False)
+    read_ahead_bytes = session.backend.memory.read_ahead_bytes
+    scan = transaction.scan(hide_expired=True, cache_blocks=False, read_ahead_bytes=read_ahead_bytes)
     while rows := await scan.next_batch(_DELETE_ROWS, bytes_max=_DELETE_BYTES):
         keys += [row.key for row in rows]
         if len(keys) > most:

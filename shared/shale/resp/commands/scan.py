@@ -9,6 +9,7 @@ from shale.core.lazy_dataclass import dataclass
 from shale.resp.arguments.glob import literal_prefix, matcher
 from shale.resp.arguments.numbers import whole_number
 from shale.resp.command import Command
+from shale.resp.commands.scan_memory import scan_memory
 from shale.resp.errors import SYNTAX, RespError, unknown_subcommand
 from shale.resp.protocol.encoder import array, bulk
 from shale.resp.session import RespSession
@@ -28,7 +29,7 @@ _MATCHED_BYTES = 32 << 10
 is not divided: one of 64 KiB takes 0.1 s with the worst pattern."""
 _COPIES_OF_REPLY = 3
 """The rows, their encodings, and the reply of all."""
-_RUNS_MAX = 8
+RUNS_MAX = 8
 """Rows may grow between two runs, so that the memory for the first is too small for the second."""
 _BAD_CURSOR = "ERR invalid cursor"
 _UNKNOWN_CURSOR = "ERR unknown cursor: it has expired, or another server process issued it; start again with 0"
@@ -57,7 +58,8 @@ async def _scan(session: RespSession, args: list[bytes]) -> bytes:
     after = session.backend.cursors.find(cursor) if cursor else b""
     if after is None:
         raise RespError(_UNKNOWN_CURSOR)
-    keys, last = await _keys_after(session, after, pattern, min(count, session.backend.options.max_batch_rows))
+    async with scan_memory(session):
+        keys, last = await _keys_after(session, after, pattern, min(count, session.backend.options.max_batch_rows))
     following = b"0" if last is None else b"%d" % session.backend.cursors.add(last)
     return array([bulk(following), array([bulk(key) for key in keys if kind == b"string"])])
 
@@ -103,7 +105,11 @@ async def _keys_after(
 ) -> tuple[list[bytes], bytes | None]:
     """Read up to ``count`` keys; return the matching ones, and the last key read, or ``None`` at the end."""
     scan = session.reads.scan(
-        prefix=literal_prefix(pattern), start=after + b"\0" if after else None, limit=count, hide_expired=True
+        prefix=literal_prefix(pattern),
+        start=after + b"\0" if after else None,
+        limit=count,
+        hide_expired=True,
+        read_ahead_bytes=session.backend.memory.read_ahead_bytes,
     )
     is_match = None if pattern == b"*" else matcher(pattern)
     found: list[bytes] = []
@@ -144,14 +150,14 @@ class _Range:
 
 async def _shale_scan(session: RespSession, args: list[bytes]) -> bytes:
     wanted = _range(args[1:], session.backend.options.max_batch_rows)
-    room_bytes = LARGE_VALUE_BYTES
-    for _ in range(_RUNS_MAX):
-        parts, size, token = await _read_range(session, wanted, room_bytes)
+    room_bytes, reply_bytes = LARGE_VALUE_BYTES, 0
+    for _ in range(RUNS_MAX):
+        async with scan_memory(session, reply_bytes):
+            parts, size, token = await _read_range(session, wanted, room_bytes)
         if size <= room_bytes:
             return array([session.encoding.null if token is None else bulk(token), array(parts)])
         parts.clear()
-        await session.reserve(_COPIES_OF_REPLY * size)
-        room_bytes = size
+        room_bytes, reply_bytes = size, _COPIES_OF_REPLY * size
     raise RespError("TRYAGAIN the rows of the range grew with each attempt")
 
 
@@ -173,6 +179,7 @@ async def _read_range(session: RespSession, wanted: "_Range", room_bytes: int) -
         reverse=wanted.is_reverse,
         limit=wanted.limit,
         hide_expired=True,
+        read_ahead_bytes=session.backend.memory.read_ahead_bytes,
     )
     parts: list[bytes] = []
     size, count, last = 0, 0, b""

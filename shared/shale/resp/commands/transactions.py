@@ -19,8 +19,8 @@ from shale.resp.protocol.parser import ARGUMENT_OVERHEAD_BYTES
 from shale.resp.session import RespCommand, RespSession
 from shale.sst.budget import LARGE_VALUE_BYTES
 
-_COPIES_OF_REPLY = 2
-"""The replies, and the reply of all."""
+_COPIES_OF_REPLY = 3
+"""The replies, and the reply of all; as many as its largest command takes, so that the second run does not wait."""
 _RUNS_MAX = 8
 """Values may grow between two runs of a transaction, so that the memory of the first is too small for the second."""
 
@@ -68,6 +68,8 @@ async def _exec(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG0
         finally:
             session.snapshot = session.transaction = None
 
+    scan_bytes = session.backend.memory.scan_bytes if any(command.is_scan for command, _ in queue) else 0
+    await session.reserve(scan_bytes)
     room_bytes = LARGE_VALUE_BYTES
     for _ in range(_RUNS_MAX):
         try:
@@ -75,9 +77,8 @@ async def _exec(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG0
         except _NoRoomError as found:
             # Nothing is kept during the wait: two clients that each keep a part might wait for each other.
             room_bytes = found.size_bytes
-            session.reserved.reduce_to(0)
             session.composed.close()
-            await session.reserve(_COPIES_OF_REPLY * room_bytes)
+            await session.reserve(scan_bytes + _COPIES_OF_REPLY * room_bytes)
         finally:
             session.composed.close()  # after the commit, which may wait for memory of its own
     raise RespError("TRYAGAIN the replies of the transaction grew with each attempt; nothing was written")
