@@ -12,7 +12,7 @@ import anyio
 from shale.concurrency.background_tasks import BackgroundTasks
 from shale.env import Env
 from shale.errors import CorruptionError, SstMissing
-from shale.format.blocks.decoder import StoredBlocks, decode_blocks, decode_images, images_as_blocks, open_blocks
+from shale.format.blocks.decoder import StoredBlocks, decode_blocks, decode_images, open_blocks
 from shale.format.blocks.section import open_section
 from shale.format.blocks.transform import BlockTransformer
 from shale.format.sst.filter_policy import BloomPolicy
@@ -32,7 +32,7 @@ from shale.types import EVERYTHING, Compression, KeyRange, Manifest, Sst, Ulid
 if TYPE_CHECKING:
     from shale.sst.disk_cache import DiskCache
 
-_INLINE_BYTES_MAX = 256 << 10
+INLINE_BYTES_MAX = 256 << 10
 """Decoding up to this size takes about as long as handing it to a thread."""
 
 
@@ -88,14 +88,14 @@ class SstReader:
         self._paths = paths
         self._with_filters = options.get("with_filters", True)
         self._on_read = options.get("on_read")
-        self._transformer = options.get("transformer")
+        self.transformer = options.get("transformer")
         self.parts = part_reader_of(disk, store, env, options.get("background"))
         """Reads through the disk cache, if there is one."""
         self._local = local_reader_of(store, self.parts)
         self.reads_now = self._local is not None
         """Whether some reads do not wait: ``meta_now`` and ``local_blocks``."""
         self.local_blocks = LocalBlocks(
-            self._local, cache, self.counts, transformer=self._transformer, on_read=self._on_read
+            self._local, cache, self.counts, transformer=self.transformer, on_read=self._on_read
         )
         self._slots: weakref.WeakValueDictionary[Ulid, SstSlot] = weakref.WeakValueDictionary()
         self._corrupt = None
@@ -194,7 +194,7 @@ class SstReader:
             open_section,
             compression=slot.sst.info.compression,
             path=slot.path,
-            transformer=self._transformer,
+            transformer=self.transformer,
             image_max=meta.block_image_max,
         )
         if not is_admitted:
@@ -252,8 +252,7 @@ class SstReader:
             size_bytes = int(offsets[-1] - offsets[0])
             decode = partial(decode_images, images, offsets, version=version, path=path)
         else:
-            with self._reading(slot, "sst.blocks"):
-                data = await self._read(slot, int(offsets[0]), int(offsets[-1]))
+            data = await self.read_stored(slot, meta, first, last)
             size_bytes = len(data)
             decode = partial(
                 decode_blocks,
@@ -262,11 +261,16 @@ class SstReader:
                 version=version,
                 compression=slot.sst.info.compression,
                 path=path,
-                transformer=self._transformer,
+                transformer=self.transformer,
                 image_max=meta.block_image_max,
             )
         with self._counting_corruption(slot):
-            return decode() if size_bytes <= _INLINE_BYTES_MAX else await self.env.cpu.run(decode)
+            return decode() if size_bytes <= INLINE_BYTES_MAX else await self.env.cpu.run(decode)
+
+    async def read_stored(self, slot: SstSlot, meta: SstMeta, first: int, last: int) -> memoryview:
+        """Return the bytes of the blocks ``[first, last)``, past the cache."""
+        with self._reading(slot, "sst.blocks"):
+            return await self._read(slot, int(meta.index.offsets[first]), int(meta.index.offsets[last]))
 
     async def stored(self, slot: SstSlot, meta: SstMeta, first: int, last: int, visible: KeyRange) -> StoredBlocks:
         """Return the blocks ``[first, last)`` uncompressed, past the cache; their rows are not checked yet.
@@ -285,30 +289,16 @@ class SstReader:
                 version=slot.sst.format_version,
                 compression=compression,
                 path=slot.path,
-                transformer=self._transformer,
+                transformer=self.transformer,
                 image_max=meta.block_image_max,
             )
-            is_cheap = len(data) <= _INLINE_BYTES_MAX or (compression is Compression.NONE and self._transformer is None)
+            is_cheap = len(data) <= INLINE_BYTES_MAX or (compression is Compression.NONE and self.transformer is None)
             blocks = unpack() if is_cheap else await self.env.cpu.run(unpack)
             return blocks if visible is EVERYTHING else replace(blocks, visible=visible)
 
-    async def stored_or_cached(
-        self, slot: SstSlot, meta: SstMeta, first: int, last: int, visible: KeyRange, *, keep: bool = False
-    ) -> StoredBlocks:
-        """Return the same, from the cache if it has every block.  ``keep``: see ``rows``.
-
-        Raises:
-            CorruptionError: the object is missing, or a block cannot be decompressed.
-        """
-        if not keep and not has_blocks(slot, meta, first, last):
-            return await self.stored(slot, meta, first, last, visible)
-        images = await self.images(slot, meta, first, last)
-        places = meta.index.offsets[first : last + 1]
-        return images_as_blocks(images, places, version=slot.sst.format_version, path=slot.path, visible=visible)
-
     def open_direct(self, slot: SstSlot) -> LocalObject | None:
         """Open the file of an SST whose bytes are its blocks; ``None``: there is none, or reads of it may wait."""
-        is_image = slot.sst.info.compression is Compression.NONE and self._transformer is None
+        is_image = slot.sst.info.compression is Compression.NONE and self.transformer is None
         if self._local is None or self.parts is not None or self._on_read is not None or not is_image:
             return None
         return self._local.open(slot)
@@ -356,11 +346,11 @@ class SstReader:
         start, end = self._meta_span(slot)
         data = await self._read(slot, start, end)
         decode = partial(self._decode_meta, slot, data, start)
-        return decode() if len(data) <= _INLINE_BYTES_MAX else await self.env.cpu.run(decode)
+        return decode() if len(data) <= INLINE_BYTES_MAX else await self.env.cpu.run(decode)
 
     def _read_meta_now(self, slot: SstSlot, local: LocalReader) -> SstMeta | None:
         start, end = self._meta_span(slot)
-        if end - start > _INLINE_BYTES_MAX or (data := local.read(slot, start, end)) is None:
+        if end - start > INLINE_BYTES_MAX or (data := local.read(slot, start, end)) is None:
             return None
         self._note_read(end - start)
         try:
@@ -379,7 +369,7 @@ class SstReader:
             start,
             filters=self._with_filters,
             extractors=self._extractors,
-            transformer=self._transformer,
+            transformer=self.transformer,
             path=slot.path,
         )
 

@@ -14,11 +14,12 @@ from shale.concurrency.gather import gather
 from shale.concurrency.read_ahead import READ_AHEAD_BYTES, Fetch, ReadAhead
 from shale.format.blocks.decoder import StoredBlocks
 from shale.kernels.rows import Rows
-from shale.sst.direct_reader import DIRECT_READ_BYTES, DirectReader
 from shale.sst.meta import SstMeta, span_begin, span_end
 from shale.sst.reader import SstReader, has_blocks
 from shale.sst.row_search import rows_in_range, rows_up_to
 from shale.sst.slot import SstSlot
+from shale.sst.spans.direct_reader import DIRECT_READ_BYTES, DirectReader
+from shale.sst.spans.stored_span import SpanParts, StoredSpan
 from shale.types import EVERYTHING, U64_MAX, Compression, KeyRange, SortedRun, SstView
 
 _SHORT_READ_BYTES = 8 * 1024
@@ -98,8 +99,9 @@ class _SpanReader(ABC, Generic[T]):
         self._expected_rows = options.get("expected_rows")
         self._low_memory = options.get("low_memory", False)
         self._fetch_tasks = options.get("fetch_tasks", 1)
-        self._loaded: deque[T] = deque()
-        """Chunks that were read at the same time as the last one."""
+        self._parts = SpanParts(reader, read_ahead_bytes, reverse=reverse)
+        self._loaded: deque[T | StoredSpan] = deque()
+        """Chunks that were read at the same time as the last one, and blocks that are read but not unpacked."""
         self._next_fetch: Fetch[T | None] | None = None
         self._cursor: _BlockCursor | None = None
         self._has_ended = False
@@ -156,7 +158,14 @@ class _SpanReader(ABC, Generic[T]):
 
     async def _read(self) -> T | None:
         """Read until a span has rows in range."""
-        while not self._loaded:
+        while True:
+            if self._loaded:
+                chunk = self._loaded.popleft()
+                if not isinstance(chunk, StoredSpan):
+                    return chunk
+                assert self._cursor is not None, "it has read the span"
+                self._loaded.extendleft(reversed(await self._load(self._cursor, chunk)))
+                continue
             if self._cursor is None or self._cursor.is_done:
                 if not self._pending:
                     return None
@@ -169,24 +178,28 @@ class _SpanReader(ABC, Generic[T]):
                         expected = max(_SHORT_READ_BYTES, self._expected_rows * _row_bytes(slot, meta))
                         self._read_bytes, self._expected_rows = min(expected, self._read_bytes_max), None
                 continue
-            cursor = self._cursor
-            first, last = cursor.advance(self._span_bytes(cursor))
-            if self._fetch_tasks > 1 and self._reads_on and not cursor.is_done:
-                await self._load_together(cursor, (first, last))
-                continue
-            chunk = await self._load(cursor, first, last)
-            self._read_bytes = min(2 * self._read_bytes, self._read_bytes_max)
-            if chunk is not None:
-                return chunk
-        return self._loaded.popleft()
+            await self._load_together(self._cursor)
 
-    async def _load_together(self, cursor: "_BlockCursor", span: tuple[int, int]) -> None:
-        """Read this span and those after it at the same time."""
-        spans = [span]
-        while len(spans) < self._fetch_tasks and not cursor.is_done:
-            spans.append(cursor.advance(self._span_bytes(cursor)))
-        chunks = await gather([partial(self._load, cursor, *each) for each in spans])
-        self._loaded.extend(chunk for chunk in chunks if chunk is not None)
+    async def _load_together(self, cursor: "_BlockCursor") -> None:
+        """Read the next span, and those after it at the same time if there is memory for them."""
+        spans = [self._advance(cursor)]
+        count = self._fetch_tasks if self._reads_on else 1
+        while len(spans) < count and not cursor.is_done:
+            spans.append(self._advance(cursor))
+        if len(spans) == 1:
+            self._loaded.extend(await self._load(cursor, spans[0]))
+            self._read_bytes = min(2 * self._read_bytes, self._read_bytes_max)
+            return
+        for loaded in await gather([partial(self._load, cursor, span) for span in spans]):
+            self._loaded.extend(loaded)
+
+    def _advance(self, cursor: "_BlockCursor") -> StoredSpan:
+        return StoredSpan(cursor.slot, cursor.meta, *cursor.advance(self._span_bytes(cursor)))
+
+    async def _load(self, cursor: "_BlockCursor", span: StoredSpan) -> "list[T | StoredSpan]":
+        """Return the next rows of a span, if any is in range, and the blocks that are left."""
+        chunk, rest = await self._unpack(cursor, span)
+        return [part for part in (chunk, rest) if part is not None]
 
     def _span_bytes(self, cursor: "_BlockCursor") -> int:
         """Return the size of the next read."""
@@ -197,8 +210,8 @@ class _SpanReader(ABC, Generic[T]):
         return max(size_bytes, min(self._read_bytes, _LOW_MEMORY_READ_BYTES_MIN))
 
     @abstractmethod
-    async def _load(self, cursor: "_BlockCursor", first: int, last: int) -> T | None:
-        """Read the blocks ``[first, last)`` of an SST; return ``None`` if no row is in range."""
+    async def _unpack(self, cursor: "_BlockCursor", span: StoredSpan) -> tuple[T | None, StoredSpan | None]:
+        """Read a span unless it is read; return its next rows, ``None`` if none is in range, and what is left."""
 
 
 class SstViewsSource(_SpanReader[Rows]):
@@ -219,18 +232,18 @@ class SstViewsSource(_SpanReader[Rows]):
         self._max_seq = max_seq
         self._cache_blocks = cache_blocks
 
-    async def _load(self, cursor: "_BlockCursor", first: int, last: int) -> Rows | None:
+    async def _unpack(self, cursor: "_BlockCursor", span: StoredSpan) -> tuple[Rows | None, StoredSpan | None]:
         keep = self._cache_blocks and self._read_bytes <= _CACHED_READ_BYTES_MAX
-        rows = await self._reader.rows(cursor.slot, cursor.meta, first, last, keep=keep)
+        rows, rest = await self._parts.rows(span, keep=keep)
         rows = rows_up_to(rows_in_range(rows, cursor.visible), self._max_seq)
-        return rows if len(rows) else None
+        return rows if len(rows) else None, rest
 
 
 class BlockSource(_SpanReader[StoredBlocks]):
     """The stored blocks of views, for a merge; the first and the last may hold rows out of range."""
 
-    async def _load(self, cursor: "_BlockCursor", first: int, last: int) -> StoredBlocks | None:
-        return await self._reader.stored(cursor.slot, cursor.meta, first, last, _edges(cursor))
+    async def _unpack(self, cursor: "_BlockCursor", span: StoredSpan) -> tuple[StoredBlocks, StoredSpan | None]:
+        return await self._parts.blocks_past_cache(span, _edges(cursor))
 
 
 class CachedBlockSource(_SpanReader[StoredBlocks]):
@@ -291,12 +304,11 @@ class CachedBlockSource(_SpanReader[StoredBlocks]):
             return None
         return self._direct.read(cursor.meta, first, last, _edges(cursor))
 
-    async def _load(self, cursor: "_BlockCursor", first: int, last: int) -> StoredBlocks | None:
-        blocks = self._read_directly(cursor, first, last) if self._direct.can_read else None
+    async def _unpack(self, cursor: "_BlockCursor", span: StoredSpan) -> tuple[StoredBlocks, StoredSpan | None]:
+        blocks = self._read_directly(cursor, span.first, span.last) if self._direct.can_read else None
         if blocks is not None:
-            return blocks
-        keep = self._keeps_blocks
-        return await self._reader.stored_or_cached(cursor.slot, cursor.meta, first, last, _edges(cursor), keep=keep)
+            return blocks, None
+        return await self._parts.blocks(span, _edges(cursor), keep=self._keeps_blocks)
 
 
 class SstSource(SstViewsSource):

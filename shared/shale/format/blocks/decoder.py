@@ -57,6 +57,29 @@ def decode_blocks(
         return EMPTY_ROWS
     _check_bounds(data, offsets, path)
     stored = _Stored(data, offsets, compression, path, transformer, image_max)
+    return _decode_stored(stored, version)
+
+
+def decode_unpacked(
+    images: Sequence[bytes],
+    data: BytesLike,
+    offsets: I64,
+    *,
+    version: int,
+    compression: Compression,
+    path: str,
+    transformer: BlockTransformer | None = None,
+) -> Rows:
+    """Decode blocks that were checked and unpacked.  Arguments as for ``decode_blocks``.
+
+    Raises:
+        CorruptionError: with path and offset; no block is returned.
+    """
+    _check_bounds(data, offsets, path)
+    return _decode_stored(_Stored(data, offsets, compression, path, transformer, None, images), version)
+
+
+def _decode_stored(stored: "_Stored", version: int) -> Rows:
     if not use_kernels():
         return rows_from_entries(list(_plain_entries(stored, version)))
     blocks = _opened(stored, version)
@@ -177,6 +200,7 @@ class _Stored(NamedTuple):
     path: str
     transformer: BlockTransformer | None
     image_max: int | None = None
+    unpacked: Sequence[bytes] | None = None
 
     @property
     def is_image(self) -> bool:
@@ -187,6 +211,9 @@ class _Stored(NamedTuple):
         """Yield the offset in the object and the checked, unpacked image of every block."""
         view = memoryview(self.data)
         bounds = self.offsets.tolist()
+        if self.unpacked is not None:
+            yield from zip(bounds, self.unpacked, strict=False)
+            return
         for start, end in pairwise(bounds):
             section = view[start - bounds[0] : end - bounds[0]]
             image = open_section(
