@@ -11,11 +11,14 @@ from shale.concurrency.byte_budget import ByteBudget, TaskShares
 from shale.errors import UnavailableError
 from shale.sst.budget import MemoryBudget
 from shale.store.local_store.adapter import LocalStore
-from tests.interop.read.databases import concatenate
 
 pytestmark = pytest.mark.anyio
 MIB = 1 << 20
 OPERAND = os.urandom(2 * MIB)
+
+
+def concatenate(_key: bytes, existing: bytes | None, operands: list[bytes]) -> bytes:
+    return b"".join((existing or b"", *operands))
 
 
 async def test_reads_of_merged_values_end(tmp_path: Path) -> None:
