@@ -98,8 +98,8 @@ class StandbySection(Section):
     )
     token: PlainToken | None = Field(
         default=None,
-        description="Token with which a standby asks the active writer, with the role read; default: the first token "
-        "of the HTTP port that is no hash.",
+        description="Token with which a standby asks the active writer, with the role read; default: the first one of "
+        "tokens.read that is no hash.",
     )
     wal_cache_bytes: Bytes = Field(
         default=256 << 20,
@@ -220,9 +220,12 @@ class WriterSettings(ServerSettings, BoundaryFilesSettings):
         return self
 
     def standby_token(self) -> str | None:
-        """Return the token with which a standby asks the active writer, which has the same settings."""
+        """Return the token with which a standby asks the active writer, which has the same settings.
+
+        Its address comes from the manifest, so a token that may write is sent only if it is set for this.
+        """
         own = self.standby.token
-        tokens = [token for token, _ in self.data_tokens()] if own is None else [own]
+        tokens = self.tokens.read if own is None else (own,)
         return next((text for each in tokens if not is_token_hash(text := each.get_secret_value())), None)
 
     def options(self) -> DbOptions:

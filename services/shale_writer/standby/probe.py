@@ -8,6 +8,7 @@ from typing import Any, Self
 import httpx
 
 from shale.client.authorization import authorization
+from shale.service.config.access.exposed_ports import is_loopback
 from shale.types.writer_sign import WriterStatus
 
 PATH = "/v1/writer"
@@ -22,6 +23,8 @@ class HttpProbe:
 
     Args:
         token: returns a token of the data port, which all writers of a database share.
+        has_tls: whether they share TLS, too.  The token then is not sent in clear to another host, because the address
+            comes from the manifest, which more processes may write than the data port trusts.
         proof_max_age_s: an older proof does not count.
         verify: how the certificate of the writer is checked.
         transport: of the requests; ``None``: sockets.
@@ -32,10 +35,12 @@ class HttpProbe:
         token: Callable[[], str | None],
         *,
         proof_max_age_s: float,
+        has_tls: bool = False,
         verify: ssl.SSLContext | bool = True,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._token = token
+        self._has_tls = has_tls
         self._proof_max_age_s = proof_max_age_s
         # The address is that of a writer of this deployment, so a proxy of the environment is not asked.
         self._http = httpx.AsyncClient(timeout=PROBE_TIMEOUT_S, trust_env=False, verify=verify, transport=transport)
@@ -54,7 +59,8 @@ class HttpProbe:
         if identity is None or identity.endpoint is None:
             return False
         try:
-            found = await self._http.get(f"{identity.endpoint}{PATH}", headers=self._headers())
+            url = httpx.URL(f"{identity.endpoint}{PATH}")
+            found = await self._http.get(url, headers=self._headers(url))
             fields = found.json() if found.status_code == httpx.codes.OK else None
         except Exception:  # noqa: BLE001 - whatever fails is no proof, and must not end a standby when it is needed
             # A writer that is killed while the connection is made is an AttributeError of anyio on uvloop.
@@ -66,5 +72,7 @@ class HttpProbe:
         is_same = (fields.get("epoch"), fields.get("holder")) == (epoch, holder)
         return is_same and isinstance(age_s, int | float) and age_s < self._proof_max_age_s
 
-    def _headers(self) -> dict[str, str]:
+    def _headers(self, url: httpx.URL) -> dict[str, str]:
+        if self._has_tls and url.scheme != "https" and not is_loopback(url.host):
+            return {}
         return authorization(self._token())

@@ -79,7 +79,10 @@ class StandbyRun:
         process.add_reload_callback(replace_token)
         policy = process.settings.standby.policy()
         async with HttpProbe(
-            lambda: token, proof_max_age_s=policy.takeover_after_s, verify=_tls(process.settings.tls)
+            lambda: token,
+            proof_max_age_s=policy.takeover_after_s,
+            has_tls=process.settings.tls.is_on,
+            verify=_tls(process.settings.tls),
         ) as probe:
             standby = Standby(
                 self._database,
