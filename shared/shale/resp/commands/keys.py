@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from shale.engine.read.reads import Reads
 from shale.resp.command import Command
 from shale.resp.commands.connection import require_database
-from shale.resp.commands.rows import put_until, require_key_count
+from shale.resp.commands.rows import put_until, require_key_count, value_sizes
 from shale.resp.composed import Writes
 from shale.resp.errors import SYNTAX, RespError
 from shale.resp.protocol.encoder import OK, integer, simple
@@ -17,8 +17,8 @@ async def _del(session: RespSession, args: list[bytes]) -> bytes:
     keys = list(dict.fromkeys(require_key_count(session, args[1:])))
 
     async def delete(reads: Reads, writes: Writes) -> bytes:
-        values = await reads.get_many(keys, hide_expired=True)
-        present = [key for key, value in zip(keys, values, strict=True) if value is not None]
+        sizes = await value_sizes(session, reads, keys)
+        present = [key for key, size in zip(keys, sizes, strict=True) if size is not None]
         for key in present:
             writes.delete(key)
         return integer(len(present))
@@ -28,8 +28,8 @@ async def _del(session: RespSession, args: list[bytes]) -> bytes:
 
 async def _exists(session: RespSession, args: list[bytes]) -> bytes:
     times = Counter(require_key_count(session, args[1:]))
-    values = await session.reads.get_many(list(times), hide_expired=True)
-    return integer(sum([count for count, value in zip(times.values(), values, strict=True) if value is not None]))
+    sizes = await value_sizes(session, session.reads, list(times))
+    return integer(sum([count for count, size in zip(times.values(), sizes, strict=True) if size is not None]))
 
 
 async def _type(session: RespSession, args: list[bytes]) -> bytes:

@@ -125,7 +125,7 @@ async def _next_keys(
         hide_expired=True,
         read_ahead_bytes=session.backend.memory.read_ahead_bytes,
     )
-    return [row.key for row in await scan.next_batch(count)]
+    return [row.key for row in await scan.next_batch(count, bytes_max=LARGE_VALUE_BYTES)]
 
 
 def _between(first: bytes, last: bytes, number: int) -> bytes:

@@ -1,5 +1,6 @@
 """Commands on whole values: GET, SET, MGET, MSET and their variants."""
 
+import contextlib
 from functools import partial
 
 from shale.engine.read.reads import Reads
@@ -7,7 +8,7 @@ from shale.engine.write.batch import WriteBatch
 from shale.errors import ResponseTooLarge
 from shale.resp.arguments.numbers import positive_expiry_ms
 from shale.resp.command import Command
-from shale.resp.commands.rows import put_keeping_expiry, put_until, require_key_count
+from shale.resp.commands.rows import put_keeping_expiry, put_until, require_key_count, value_sizes
 from shale.resp.commands.set_options import SetOptions, getex_options, set_options
 from shale.resp.composed import Writes
 from shale.resp.errors import RespError, wrong_arity
@@ -17,6 +18,9 @@ from shale.sst.budget import LARGE_VALUE_BYTES
 
 _COPIES_OF_REPLY = 3
 """The values, their encodings, and the reply of all."""
+_RUNS_MAX = 8
+"""Values may grow after they were measured, so that the memory for them is too small."""
+_TOO_LARGE = "ERR the values together are larger than {} bytes; request fewer keys"
 
 
 async def _get(session: RespSession, args: list[bytes]) -> bytes:
@@ -117,17 +121,20 @@ async def _mget(session: RespSession, args: list[bytes]) -> bytes:
     keys = require_key_count(session, args[1:])
     # Read each key once: a large value requested a thousand times would take a thousand times its memory.
     distinct = list(dict.fromkeys(keys))
-    try:
-        return await _many(session, keys, distinct, LARGE_VALUE_BYTES)
-    except ResponseTooLarge:
-        pass
-    memory = session.backend.memory
-    most = min(session.backend.options.max_command_bytes, memory.responses.capacity_bytes)
-    await session.reserve(_COPIES_OF_REPLY * most)
-    try:
-        return await _many(session, keys, distinct, most)
-    except ResponseTooLarge as error:
-        raise RespError(f"ERR the values together are larger than {most} bytes; request fewer keys") from error
+    options, memory = session.backend.options, session.backend.memory
+    most, room_bytes = min(options.max_command_bytes, memory.responses.capacity_bytes), LARGE_VALUE_BYTES
+    for _ in range(_RUNS_MAX):
+        with contextlib.suppress(ResponseTooLarge):
+            return await _many(session, keys, distinct, min(room_bytes, most))
+        try:
+            sizes = dict(zip(distinct, await value_sizes(session, session.reads, distinct, most=most), strict=True))
+        except ResponseTooLarge as error:
+            raise RespError(_TOO_LARGE.format(most)) from error
+        room_bytes = sum([sizes[key] or 0 for key in keys])
+        if room_bytes > most:
+            raise RespError(_TOO_LARGE.format(most))
+        await session.reserve(_COPIES_OF_REPLY * room_bytes)
+    raise RespError("TRYAGAIN the values grew with each attempt")
 
 
 async def _many(session: RespSession, keys: list[bytes], distinct: list[bytes], most: int) -> bytes:
@@ -160,8 +167,8 @@ async def _msetnx(session: RespSession, args: list[bytes]) -> bytes:
     keys = _keys_of_pairs(session, args)
 
     async def set_all_absent(reads: Reads, writes: Writes) -> bytes:
-        values = await reads.get_many(list(dict.fromkeys(keys)), hide_expired=True)
-        if any([value is not None for value in values]):  # noqa: C419 - faster
+        sizes = await value_sizes(session, reads, list(dict.fromkeys(keys)))
+        if any([size is not None for size in sizes]):  # noqa: C419 - faster
             return integer(0)
         for key, value in zip(keys, args[2::2], strict=True):
             writes.put(key, value)
