@@ -276,11 +276,17 @@ class RespSession:
         """Return whether there is memory for a reply or a scan."""
         return self.reserved.size_bytes >= min(size_bytes, self.backend.memory.scans.capacity_bytes)
 
-    async def row_for_reply(self, reads: Reads, key: bytes) -> Row | None:
-        """Return the row of a key, with memory for the reply that has its value; see ``live_row``."""
+    async def row_for_reply(self, reads: Reads, key: bytes, *, length_of: Callable[[bytes], int] = len) -> Row | None:
+        """Return the row of a key, with memory for the reply that has its value, or a part of it; see ``live_row``.
+
+        Args:
+            reads: where to read.
+            key: the key.
+            length_of: returns how many bytes of a value are in the reply.
+        """
         while True:
             row = await self.live_row(reads, key)
-            size_bytes = 0 if row is None else _COPIES_OF_VALUE * len(row.value)
+            size_bytes = 0 if row is None else _COPIES_OF_VALUE * length_of(row.value)
             if size_bytes <= _COPIES_OF_VALUE * LARGE_VALUE_BYTES or self._has_reserved(size_bytes):
                 return row
             row = None

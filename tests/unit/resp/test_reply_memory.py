@@ -42,6 +42,7 @@ async def _started(talker: Talker, words: Sequence[str]) -> "asyncio.Task[Any]":
     "words",
     [
         ("GET", "k"),
+        ("GETRANGE", "k", "0", "-1"),
         ("GETDEL", "k"),
         ("GETSET", "k", "new"),
         ("SET", "k", "new", "GET"),
@@ -206,5 +207,15 @@ def test_keys_take_the_memory_of_their_reply_only() -> None:
             size = sum(map(len, await talker("KEYS", "long*")))
             assert 2 * size < talker.session.reserved.size_bytes < 3 * size
             assert talker.session.reserved.size_bytes == scans.used_bytes
+
+    asyncio.run(scenario())
+
+
+def test_a_short_part_of_a_large_value_does_not_wait() -> None:
+    async def scenario() -> None:
+        async with harness(flush_interval=60.0) as home:
+            await _full_home(home)
+            task = await _started(home.talker(), ("GETRANGE", "k", "-3", "-1"))
+            assert await task == b"vvv"
 
     asyncio.run(scenario())

@@ -51,13 +51,19 @@ async def _strlen(session: RespSession, args: list[bytes]) -> bytes:
 
 async def _getrange(session: RespSession, args: list[bytes]) -> bytes:
     first, last = whole_number(args[2]), whole_number(args[3])
-    value = await _value(session, args[1])
+    row = await session.row_for_reply(
+        session.reads, args[1], length_of=lambda value: len(range(len(value))[_part(first, last, len(value))])
+    )
+    return bulk(b"" if row is None else row.value[_part(first, last, len(row.value))])
+
+
+def _part(first: int, last: int, length: int) -> slice:
+    """Return the part of a value that GETRANGE wants."""
     if last < first < 0:
-        return bulk(b"")
+        return slice(0)
     # As in Redis, an end before the first byte is the first byte.
-    first = max(first + len(value), 0) if first < 0 else first
-    last = max(last + len(value), 0) if last < 0 else last
-    return bulk(value[first : last + 1])
+    start = max(first + length, 0) if first < 0 else first
+    return slice(start, (max(last + length, 0) if last < 0 else last) + 1)
 
 
 async def _setrange(session: RespSession, args: list[bytes]) -> bytes:
