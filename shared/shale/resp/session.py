@@ -229,19 +229,33 @@ class RespSession:
                 must have no other effects.
 
         Raises:
-            RespError: every attempt conflicted with another write.
+            RespError: every attempt conflicted with another write, or the values need too much memory.
         """
         if self.transaction is not None:
             return await work(self.transaction, self.composed.to(self.transaction))
         batch = WriteBatch(max_key_bytes=self.backend.options.max_key_bytes)
         next_seq = self.writer.status.last_seq + 1
-        answer = await work(self.db, batch)
-        if not len(batch):
-            return answer
         try:
-            self.record_write(await self.writer.write(batch, seq=next_seq))
+            answer = await self._compose(work, self.db, batch)
+            if len(batch):
+                self.record_write(await self.writer.write(batch, seq=next_seq))
         except InvalidSequenceNumber:
-            return await self.in_transaction(lambda transaction: work(transaction, transaction))
+            del batch
+            answer = await self.in_transaction(lambda transaction: self._compose(work, transaction, transaction))
+        finally:
+            self.composed.close()  # after the write, which may wait for memory of its own
+        return answer
+
+    async def _compose(self, work: Callable[[Reads, Writes], Awaitable[bytes]], reads: Reads, target: Writes) -> bytes:
+        """Read, and write to a target; the values count until they are written.
+
+        Raises:
+            RespError: those of all clients together need too much memory.
+        """
+        self.composed.close()  # of an attempt that conflicted
+        answer = await work(reads, self.composed.to(target))
+        if self.backend.composed.size_bytes > self.backend.options.max_inflight_bytes:
+            raise RespError("TRYAGAIN the values of running commands need too much memory; nothing was written")
         return answer
 
     async def in_transaction(self, work: Callable[[Transaction], Awaitable[bytes]]) -> bytes:

@@ -93,6 +93,40 @@ def test_values_that_transactions_compose_are_limited_together_until_their_commi
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("is_contended", [False, True], ids=["batch", "conflict"])
+def test_values_that_commands_compose_are_limited_together_until_they_are_written(is_contended: bool) -> None:
+    limits = RespOptions(max_value_bytes=1 << 20, max_command_bytes=2 << 20, max_inflight_bytes=2 << 20)
+
+    async def scenario() -> None:
+        store = SlowCommits()
+        sizes = {"l0_sst_size_bytes": 1 << 20, "max_unflushed_bytes": 2 << 20}
+        async with harness(store=store, options=limits, **sizes) as home:
+            store.is_open.clear()
+            try:
+                waiting = [
+                    asyncio.create_task(home.talker()("SET", f"unflushed{number}", "x" * 900_000))
+                    for number in range(4)
+                ]
+                for number in range(2):
+                    waiting.append(asyncio.create_task(home.talker()("SETRANGE", f"k{number}", 900_000, "x")))
+                    if is_contended:
+                        waiting.append(asyncio.create_task(home.talker()("SET", "other", "x")))
+                for _ in range(100):
+                    await asyncio.sleep(0)
+                assert not any(task.done() for task in waiting[4:]), "they wait for the flush"
+                assert home.backend.memory.account.used_bytes(MemoryPart.REQUESTS) == 2 * 900_001
+                with pytest.raises(RespFailure, match="TRYAGAIN the values of running commands need too much memory"):
+                    await home.talker()("SETRANGE", "k2", 900_000, "x")
+                assert home.backend.composed.size_bytes == 2 * 900_001
+            finally:
+                store.is_open.set()
+            assert set(await asyncio.gather(*waiting)) == {"OK", 900_001}
+            assert await home.talker()("EXISTS", "k0", "k1", "k2") == 2
+            assert home.backend.composed.size_bytes == 0
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize(
     "commands",
     [
