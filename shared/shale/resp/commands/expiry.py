@@ -15,6 +15,8 @@ from shale.resp.protocol.encoder import integer
 from shale.resp.session import Handler, RespCommand, RespSession
 
 _ABSENT, _FOREVER = -2, -1
+_FLAGS = ("write", "denyoom", "fast")
+"""Different from Redis, a new time of expiry takes memory."""
 _CONDITIONS = frozenset((b"NX", b"XX", b"GT", b"LT"))
 
 
@@ -90,7 +92,7 @@ async def _time_left(session: RespSession, args: list[bytes], *, unit_ms: int, i
 def _writing(name: str, unit_ms: int, summary: str, *, is_relative: bool) -> RespCommand:
     handler = _expire(name, unit_ms, is_relative=is_relative)
     return Command(name=name, arity=-3, handler=handler, group="generic", summary=summary,
-                   flags=("write", "fast"), keys=(1, 1, 1))  # fmt: skip
+                   flags=_FLAGS, keys=(1, 1, 1))  # fmt: skip
 
 
 def _reading(name: str, unit_ms: int, summary: str, *, is_relative: bool) -> RespCommand:
@@ -105,7 +107,7 @@ COMMANDS = (
     _writing("expireat", 1000, "Let a key expire at a time in seconds.", is_relative=False),
     _writing("pexpireat", 1, "Let a key expire at a time in milliseconds.", is_relative=False),
     Command(name="persist", arity=2, handler=_persist, group="generic", summary="Let a key not expire.",
-            flags=("write", "fast"), keys=(1, 1, 1)),
+            flags=_FLAGS, keys=(1, 1, 1)),
     _reading("ttl", 1000, "Get the seconds until a key expires.", is_relative=True),
     _reading("pttl", 1, "Get the milliseconds until a key expires.", is_relative=True),
     _reading("expiretime", 1000, "Get when a key expires, in seconds.", is_relative=False),

@@ -99,6 +99,9 @@ def _copy_options(words: Iterator[bytes]) -> bool:
     return replaces
 
 
+_WRITE_AGAIN = ("write", "denyoom")
+"""A value that is written again takes memory, unlike in Redis."""
+
 COMMANDS = (
     Command(name="del", arity=-2, handler=_del, group="generic", summary="Delete keys; returns how many existed.",
             flags=("write",), keys=(1, -1, 1)),
@@ -111,9 +114,9 @@ COMMANDS = (
     Command(name="type", arity=2, handler=_type, group="generic", summary="Get the type of a key: string or none.",
             flags=("readonly", "fast"), keys=(1, 1, 1)),
     Command(name="rename", arity=3, handler=_rename, group="generic", summary="Rename a key.",
-            flags=("write",), keys=(1, 2, 1)),
+            flags=_WRITE_AGAIN, keys=(1, 2, 1)),
     Command(name="renamenx", arity=3, handler=_renamenx, group="generic",
-            summary="Rename a key if the new name is free.", flags=("write", "fast"), keys=(1, 2, 1)),
+            summary="Rename a key if the new name is free.", flags=(*_WRITE_AGAIN, "fast"), keys=(1, 2, 1)),
     Command(name="copy", arity=-3, handler=_copy, group="generic", summary="Copy a key.",
-            flags=("write", "denyoom"), keys=(1, 2, 1)),
+            flags=_WRITE_AGAIN, keys=(1, 2, 1)),
 )  # fmt: skip

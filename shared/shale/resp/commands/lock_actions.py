@@ -7,6 +7,7 @@ from shale.engine.read.reads import Reads
 from shale.resp.arguments.numbers import expiry_ms, positive_expiry_ms, whole_number
 from shale.resp.commands.rows import put_until
 from shale.resp.composed import Writes
+from shale.resp.errors import OUT_OF_MEMORY, RespError
 from shale.resp.protocol.encoder import OK, array, bulk, integer
 from shale.resp.scripts.lock_scripts import LockScript
 from shale.resp.session import RespSession
@@ -47,7 +48,15 @@ class LockCall:
         return positive_expiry_ms(self.args[place], 1, self.now_ms, "set")
 
     def put(self, key: bytes, expire_at: int | None = None) -> None:
-        """Write the token; by default the second argument says the lifetime."""
+        """Write the token; by default the second argument says the lifetime.
+
+        Raises:
+            RespError: memory is full.
+        """
+        account = self.session.backend.memory.account
+        if account.is_full:
+            account.refuse()
+            raise RespError(OUT_OF_MEMORY)
         self.writes.put(key, self.args[0], expire_at=self.expiry() if expire_at is None else expire_at)
 
     def let_expire(self, key: bytes, row: Row, expire_at: int) -> None:

@@ -202,7 +202,7 @@ COMMANDS = (
     Command(name="getdel", arity=2, handler=_getdel, group="string", summary="Get a value and delete it.",
             flags=("write", "fast"), keys=_ONE_KEY),
     Command(name="getex", arity=-2, handler=_getex, group="string", summary="Get a value and set when it expires.",
-            flags=("write", "fast"), keys=_ONE_KEY),
+            flags=(*_WRITE, "fast"), keys=_ONE_KEY),
     Command(name="mget", arity=-2, handler=_mget, group="string", summary="Get many values from one snapshot.",
             flags=("readonly", "fast"), keys=(1, -1, 1)),
     Command(name="mset", arity=-3, handler=_mset, group="string", summary="Set many keys in one commit.",
