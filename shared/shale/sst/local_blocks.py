@@ -19,6 +19,8 @@ from shale.types import Compression
 
 _BYTES_MAX = 256 << 10
 """A larger block is for the reads that wait; and so long is one read for neighbouring blocks."""
+_IMAGE_BYTES_MAX = 4 << 20
+"""After so many bytes one read unpacks no further block."""
 _GAP_BYTES_MAX = 16 << 10
 """To read so many bytes between two blocks costs less than another read."""
 
@@ -70,7 +72,8 @@ class LocalBlocks:
         """Read ascending blocks that are not cached into the cache without waiting, neighbours with one read.
 
         Returns:
-            how many blocks were read: the next one is damaged, or would wait.
+            how many blocks were read: the next one is damaged, would wait, or had to be left out because those before
+            are large unpacked.
         """
         bounds = meta.index.offsets
         spans = np.stack([bounds[blocks], bounds[1:][blocks]], axis=1)
@@ -115,8 +118,6 @@ class LocalBlocks:
         self._note_read(end - start)
         images = self._open_images(slot, meta, stored, local.buffer_address, spans - start)
         self._cache.put_blocks(slot, blocks[: len(images)], images)
-        if len(images) < len(blocks):
-            slot.files.clear()
         return len(images)
 
     def _open_image(self, slot: SstSlot, meta: SstMeta, stored: memoryview, address: int) -> bytes | None:
@@ -138,16 +139,27 @@ class LocalBlocks:
             return None
 
     def _open_images(self, slot: SstSlot, meta: SstMeta, stored: memoryview, address: int, spans: I64) -> list[bytes]:
-        """Return the images of blocks up to the first one that is damaged; ``spans``: where they are in ``stored``."""
+        """Return the images of blocks up to the first one that is damaged, or as many as may be unpacked at once.
+
+        ``spans``: where they are in ``stored``.
+        """
         if self.are_images(slot):
             opened: list[bytes] = [b""] * len(spans)
-            return opened[: compiled.open_images(opened, len(spans), address, address_of(spans))]
+            count = compiled.open_images(opened, len(spans), address, address_of(spans))
+            if count < len(spans):
+                slot.files.clear()
+            return opened[:count]
         images: list[bytes] = []
+        size = 0
         for start, end in spans.tolist():
             image = self._open_image(slot, meta, stored[start:end], address + start)
             if image is None:
+                slot.files.clear()
                 break
             images.append(image)
+            size += len(image)
+            if size >= _IMAGE_BYTES_MAX:
+                break
         return images
 
     def _note_read(self, size: int) -> None:

@@ -5,7 +5,7 @@ turns of reads and of the kernel (``BatchLookup``).  Those that it cannot decide
 Other tasks run in between.  What is left waits for the store together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 import anyio.lowlevel
@@ -22,6 +22,7 @@ from shale.engine.read.lookup import (
     resume,
     value_of,
 )
+from shale.engine.read.pending_groups import PendingGroups
 from shale.engine.read.read_options import ReadTable
 from shale.engine.read.super_version import SuperVersion
 from shale.errors import ResponseTooLarge
@@ -33,6 +34,8 @@ _BATCH_KEYS_FIRST = 128
 """Keys of the first batch of a ``get_many`` with a byte limit: the size of the values is unknown so far."""
 _KERNEL_KEYS_MIN = 4
 """With fewer keys one call per key costs less than one call for all."""
+_KEYS_BETWEEN_CHECKS = 32
+"""Keys after which the size of the values is checked: each took a read, or is in memory."""
 _KEYS_IN_TURN = 256
 """Keys whose blocks are read before other tasks run: some milliseconds."""
 
@@ -52,19 +55,38 @@ async def get_many(
         ResponseTooLarge: the values together have more than ``max_bytes``; the rest was not read.
     """
     results: list[bytes | None] = []
-    size, batch_keys = 0, _BATCH_KEYS_MAX if max_bytes is None else _BATCH_KEYS_FIRST
+    batch_keys = _BATCH_KEYS_MAX if max_bytes is None else _BATCH_KEYS_FIRST
     while len(results) < len(keys):
         batch = keys[len(results) : len(results) + batch_keys]
         values, is_complete = lookup_many(view, batch, max_seq, now_ms=now_ms)
         if not is_complete:
-            await _complete(view, batch, values, max_seq, now_ms=now_ms, keep=keep)
+            left = _BytesLeft(max_bytes, results)
+            await _complete(view, batch, values, max_seq, now_ms=now_ms, keep=keep, left=left)
         results += values  # type: ignore[arg-type]  # nothing is pending any more
         if max_bytes is not None:
-            size += sum([len(value) for value in results[len(results) - len(batch) :] if value is not None])
-            if size > max_bytes:
-                raise ResponseTooLarge(f"the values together have more than {max_bytes} bytes; ask for fewer keys")
+            _BytesLeft(max_bytes, results).check(())
             batch_keys = min(4 * batch_keys, _BATCH_KEYS_MAX)
     return results
+
+
+class _BytesLeft:
+    """What the values of a batch may have, after those of the batches before; ``max_bytes``: of all together."""
+
+    __slots__ = ("_max_bytes", "_used_bytes")
+
+    def __init__(self, max_bytes: int | None, values: Sequence[bytes | None]) -> None:
+        self._max_bytes = max_bytes
+        self._used_bytes = 0 if max_bytes is None else sum([len(value) for value in values if value is not None])
+
+    def check(self, values: Iterable[object]) -> None:
+        """Check the values of a batch so far; other objects do not count.
+
+        Raises:
+            ResponseTooLarge: they have more.
+        """
+        most = self._max_bytes
+        if most is not None and self._used_bytes + sum([len(each) for each in values if type(each) is bytes]) > most:
+            raise ResponseTooLarge(f"the values together have more than {most} bytes; ask for fewer keys")
 
 
 async def _complete(
@@ -75,6 +97,7 @@ async def _complete(
     *,
     now_ms: int | None,
     keep: bool,
+    left: _BytesLeft,
 ) -> None:
     """Replace every status in the place of a value by what the SSTs hold.
 
@@ -85,19 +108,26 @@ async def _complete(
         undecided.sort(key=keys.__getitem__)
     ref = view.pin.acquire()
     if now_ms is None and keep and len(undecided) >= _KERNEL_KEYS_MIN and _reads_together(view):
-        undecided = await _read_together(view, keys, values, undecided, max_seq)
+        undecided = await _read_together(view, keys, values, undecided, max_seq, left=left)
     for number, place in enumerate(undecided, start=1):
         if now_ms is None and keep:
             values[place] = lookup_value(view, keys[place], max_seq, ())
         else:
             values[place] = value_of(lookup_in_ssts(view, keys[place], max_seq, now_ms, keep=keep))
+        if number % _KEYS_BETWEEN_CHECKS == 0:
+            left.check(values)
         if number % _KEYS_IN_TURN == 0:
             await anyio.lowlevel.checkpoint()
     pending = {place: value for place, value in enumerate(values) if type(value) is PendingLookup}
     if pending:
-        entries = await resume(view, [*pending.values()], max_seq, now_ms=now_ms, keep=keep)
-        for place, entry in zip(pending, entries, strict=True):
-            values[place] = None if entry is None else entry.value
+        places, lookups, first = [*pending], [*pending.values()], 0
+        groups = PendingGroups(view.reader, lookups)
+        for end in [1] if len(lookups) == 1 else await groups.ends():
+            entries = await resume(view, lookups[first:end], max_seq, now_ms=now_ms, keep=keep)
+            for place, entry in zip(places[first:end], entries, strict=True):
+                values[place] = None if entry is None else entry.value
+            left.check(values)
+            first = end
     del ref
 
 
@@ -112,20 +142,23 @@ async def _read_together(
     values: list[FoundValue | int],
     undecided: list[int],
     max_seq: int | None,
+    *,
+    left: _BytesLeft,
 ) -> list[int]:
     """Decide what reads that do not wait can decide; return the places of the others."""
     trees = view.trees
     batch = BatchLookup(trees.lookups[0], view.reader, [keys[place] for place in undecided], trees.bound(max_seq))
     while not batch.is_over and view.pin.is_usable:
         batch.read_on()
+        left.check(batch.values)
         await anyio.lowlevel.checkpoint()
-    left: list[int] = []
+    others: list[int] = []
     for place, value in zip(undecided, batch.values, strict=True):
         if type(value) is int:
-            left.append(place)
+            others.append(place)
         else:
             values[place] = value
-    return left
+    return others
 
 
 def lookup_many(
