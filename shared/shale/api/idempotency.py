@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from dataclasses import field
 from http import HTTPStatus
+from itertools import islice
 
 import anyio
 
@@ -90,11 +91,11 @@ class IdempotencyCache:
         return known
 
     def _forget_oldest(self) -> None:
-        while len(self._known) > self._keys_max:
-            oldest = next(iter(self._known))
-            if not self._known[oldest].settled.is_set():
-                return
-            del self._known[oldest]
+        excess = len(self._known) - self._keys_max
+        if excess > 0:  # a write that is under way keeps its key, which others may wait for
+            settled = (name for name, known in self._known.items() if known.settled.is_set())
+            for name in list(islice(settled, excess)):
+                del self._known[name]
 
 
 def idempotency_key(call: Request) -> str | None:

@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any, cast
 
 import anyio
@@ -10,6 +11,8 @@ import pytest
 
 import shale
 from shale.api.build import build_writer_api
+from shale.api.idempotency import CommittedWrite, IdempotencyCache
+from shale.api.messages import Request
 from shale.api.settings import WritesHttpSection
 from shale.env import Env
 from shale.store.memory import MemoryStore
@@ -91,6 +94,35 @@ def test_old_names_are_forgotten() -> None:
         assert (await post(b"k", b"n1")).json()["seq"] == 4
 
     run(scenario, max_idempotency_keys=2)
+
+
+def test_a_write_that_is_under_way_does_not_keep_younger_names() -> None:
+    async def main() -> None:
+        cache = IdempotencyCache(2, lambda _: nullcontext())
+        call = Request({"method": "PUT", "raw_path": b"/v1/kv/k", "headers": []}, cast("Any", None))
+        begun, goes_on, commits = anyio.Event(), anyio.Event(), list[str]()
+
+        async def write(name: str) -> None:
+            async def commit() -> CommittedWrite:
+                commits.append(name)
+                if len(commits) == 1:
+                    begun.set()
+                    await goes_on.wait()
+                return CommittedWrite(None, 1, len(commits))
+
+            await cache.once(name, call, b"", commit)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(write, "slow")
+            await begun.wait()
+            for name in ("n1", "n2", "n3", "n3", "n1"):
+                await write(name)
+            assert commits == ["slow", "n1", "n2", "n3", "n1"], "the oldest finished name was forgotten"
+            goes_on.set()
+        await write("slow")
+        assert commits.count("slow") == 1, "it kept its name"
+
+    anyio.run(main)
 
 
 @pytest.mark.parametrize("name", [b"", b"x" * 129, b"\xfc", b"a\tb"])
