@@ -33,7 +33,7 @@ class Connection(asyncio.Protocol):
     """The protocol of one client; ``run`` is its task, which ``begin`` starts when the transport is connected.
 
     ``silent_ticks`` counts ticks of the server since the last input, ``busy_ticks`` since the running command started
-    (if ``is_running``), and ``age_ticks`` since the client has to authenticate.
+    (if ``is_running``), ``age_ticks`` since the client has to authenticate, and ``held_ticks`` since ``holds_much``.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Connection(asyncio.Protocol):
         self._answer_bytes = 0
         self.is_running = False
         self.is_refused = False
-        self.silent_ticks = self.busy_ticks = self.age_ticks = 0
+        self.silent_ticks = self.busy_ticks = self.age_ticks = self.held_ticks = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Create the session and start the task of the connection."""
@@ -134,6 +134,11 @@ class Connection(asyncio.Protocol):
     def is_input_overdue(self) -> bool:
         """Whether the connection waits for the rest of a command, or for authentication."""
         return self._waiter is not None and (self._parser.is_inside_command or self._session.needs_auth)
+
+    @property
+    def holds_much(self) -> bool:
+        """Whether a transaction that is not executed yet holds memory that counts (``_count_inflight``)."""
+        return self._session.kept_bytes > READ_PAUSE_BYTES and not self.is_refused
 
     def refuse(self, text: str) -> None:
         """Send an error and nothing more.

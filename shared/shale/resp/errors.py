@@ -26,6 +26,7 @@ DRAINING = "ERR draining: the server is stopping"
 NOT_AUTHENTICATED = "NOAUTH Authentication required."
 WRONG_PASSWORD = "WRONGPASS invalid username-password pair or user is disabled."  # noqa: S105 - an error message
 TOO_SLOW = "TRYAGAIN the command timed out after {:g} s; its writes were not applied, or their outcome is unknown"
+TRANSACTION_TOO_OLD = "ERR the transaction is older than {:g} s and holds much memory; nothing was written"
 OUT_OF_MEMORY = "OOM command not allowed: the process holds as much memory as it may (memory.limit); try again later"
 READ_ONLY = "READONLY You can't write against a read only replica: connect to the writer."
 INTERNAL_ERROR = "ERR internal server error; see the server's log"

@@ -15,7 +15,7 @@ from shale.env import Env
 from shale.resp.backend import Backend
 from shale.resp.commands.command_table import COMMANDS, READER_COMMANDS, WRITER_COMMANDS
 from shale.resp.connection import Connection
-from shale.resp.errors import DRAINING
+from shale.resp.errors import DRAINING, TRANSACTION_TOO_OLD
 from shale.resp.metrics import export
 from shale.resp.options import RespOptions
 from shale.service.process import NO_SERVICES, PortServices
@@ -82,6 +82,10 @@ class RespServer:
                     connection.age_ticks = 0  # a reload may give an open port its first token
                 if connection.is_refused:
                     is_late = silent_s > LINGER_S
+                connection.held_ticks = connection.held_ticks + 1 if connection.holds_much else 0
+                if connection.held_ticks * tick_s > options.request_timeout_s and not connection.is_running:
+                    connection.refuse(TRANSACTION_TOO_OLD.format(options.request_timeout_s))
+                    is_late = True
                 if is_late or (connection.is_idle and 0 < options.idle_timeout_s < silent_s):
                     connection.end()
 

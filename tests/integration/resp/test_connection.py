@@ -153,6 +153,28 @@ def test_a_client_without_the_password_does_not_stay_by_talking() -> None:
     serve(scenario, token="secret", request_timeout_s=0.2)
 
 
+@pytest.mark.parametrize("talks", [False, True], ids=["silent", "talking"])
+def test_a_transaction_that_holds_much_for_long_ends_its_connection(talks: bool) -> None:
+    """Otherwise a few clients could hold all of ``max_inflight_bytes``."""
+
+    async def scenario(served: Port) -> None:
+        small, large = await served.connect(), await served.connect()
+        for line, size in ((small, 1000), (large, 100_000)):
+            assert await line.say("MULTI") == "OK"
+            assert await line.say("SET", f"of {size}", "v" * size) == "QUEUED"
+        with contextlib.suppress(EOFError, ConnectionError):
+            while talks and await large.say("PING") == "QUEUED":
+                continue  # serve() bounds it
+        if not talks:
+            assert (await large.rest()).startswith(b"-ERR the transaction is older than 0.2 s")
+        assert await large.rest() == b""
+        assert await small.say("EXEC") == ["OK"]
+        assert await small.say("EXISTS", "of 100000") == 0
+        assert served.backend.inflight_bytes == 0
+
+    serve(scenario, request_timeout_s=0.2)
+
+
 def test_large_commands_of_all_clients_together_have_a_bound() -> None:
     async def scenario(served: Port) -> None:
         lines = [await served.connect() for _ in range(4)]
