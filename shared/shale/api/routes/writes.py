@@ -102,7 +102,7 @@ class WriteRoutes:
         key, durable, (ttl, expire_at) = key_from_path(call.path), wants_durable(call), expiry_from_headers(call)
         method = self._db.put if op == "put" else self._db.merge
         with await self._limits.body(call) as body:
-            value = bytes(body.data)
+            value = body.as_bytes()
             write = partial(self._write, op, partial(method, key, value, ttl=ttl, expire_at=expire_at))
             handle = await self._named(call, value, write)
         return await self._written(handle, durable=durable)

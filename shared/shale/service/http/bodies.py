@@ -180,6 +180,12 @@ class Body:
         else:
             self.data = bytearray(self.data) + chunk
 
+    def as_bytes(self) -> bytes:
+        """Return the data, and keep it in place of the buffer it was read into: a write may wait long with it."""
+        if isinstance(self.data, bytearray):
+            self.data = bytes(self.data)
+        return self.data
+
     def expand(self, size_bytes: int) -> None:
         """Reserve memory for what the body is decoded to.
 
