@@ -29,6 +29,14 @@ async def _full_home(home: Harness) -> ByteBudget:
     return scans
 
 
+async def _home_with_memory(home: Harness, size_bytes: int) -> ByteBudget:
+    """Write large rows; leave so much memory for scans."""
+    scans = await _full_home(home)
+    scans.give_back(scans.capacity_bytes)
+    scans.capacity_bytes = size_bytes
+    return scans
+
+
 async def _started(talker: Talker, words: Sequence[str]) -> "asyncio.Task[Any]":
     task = asyncio.create_task(talker(*words))
     for _ in range(TURNS):
@@ -187,9 +195,7 @@ def test_a_scan_reads_ahead_no_more_than_its_memory(
 def test_a_reply_takes_no_more_than_all_memory(words: tuple[str, ...]) -> None:
     async def scenario() -> None:
         async with harness(flush_interval=60.0) as home:
-            scans = await _full_home(home)
-            scans.give_back(scans.capacity_bytes)
-            scans.capacity_bytes = 4 << 20
+            scans = await _home_with_memory(home, 4 << 20)
             talker = home.talker()
             await talker(*words)
             assert talker.session.reserved.size_bytes == scans.used_bytes == 4 << 20
@@ -200,9 +206,7 @@ def test_a_reply_takes_no_more_than_all_memory(words: tuple[str, ...]) -> None:
 def test_keys_take_the_memory_of_their_reply_only() -> None:
     async def scenario() -> None:
         async with harness(flush_interval=60.0) as home:
-            scans = await _full_home(home)
-            scans.give_back(scans.capacity_bytes)
-            scans.capacity_bytes = 1 << 30
+            scans = await _home_with_memory(home, 1 << 30)
             talker = home.talker()
             size = sum(map(len, await talker("KEYS", "long*")))
             assert 2 * size < talker.session.reserved.size_bytes < 3 * size

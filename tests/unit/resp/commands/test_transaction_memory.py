@@ -1,6 +1,8 @@
 """The memory that MULTI and EXEC take: composed values, replies, and turns of the event loop."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -19,15 +21,16 @@ from shale.store.memory import MemoryStore
 from shale.store.port import ETag
 from shale.telemetry.metrics import Metrics
 from tests.loop_rounds import counted_rounds
-from tests.unit.resp.harness import RespFailure, Talker, harness
+from tests.unit.resp.harness import Harness, RespFailure, Talker, harness
+
+LIMITS = RespOptions(max_value_bytes=1 << 20, max_command_bytes=2 << 20, max_inflight_bytes=2 << 20)
 
 
 def test_values_that_a_transaction_composes_are_limited() -> None:
     """Each of the short commands writes a whole value."""
-    limits = RespOptions(max_value_bytes=1 << 20, max_command_bytes=2 << 20, max_inflight_bytes=2 << 20)
 
     async def scenario() -> None:
-        async with harness(options=limits) as home:
+        async with harness(options=LIMITS) as home:
             say = home.talker()
             await say("MULTI")
             for number in range(4):
@@ -56,14 +59,19 @@ class SlowCommits(MemoryStore):
         return await super().put(key, *args, **options)
 
 
-def test_values_that_transactions_compose_are_limited_together_until_their_commits() -> None:
-    limits = RespOptions(max_value_bytes=1 << 20, max_command_bytes=2 << 20, max_inflight_bytes=2 << 20)
+@asynccontextmanager
+async def _with_slow_commits() -> AsyncIterator[tuple[Harness, SlowCommits]]:
+    """Yield a server whose store is closed: writes wait for a flush as soon as there are 2 MiB."""
+    store = SlowCommits()
+    sizes = {"l0_sst_size_bytes": 1 << 20, "max_unflushed_bytes": 2 << 20}
+    async with harness(store=store, options=LIMITS, **sizes) as home:
+        store.is_open.clear()
+        yield home, store
 
+
+def test_values_that_transactions_compose_are_limited_together_until_their_commits() -> None:
     async def scenario() -> None:
-        store = SlowCommits()
-        sizes = {"l0_sst_size_bytes": 1 << 20, "max_unflushed_bytes": 2 << 20}
-        async with harness(store=store, options=limits, **sizes) as home:
-            store.is_open.clear()
+        async with _with_slow_commits() as (home, store):
             try:
                 first, second = home.talker(), home.talker()
                 sets = [
@@ -95,13 +103,8 @@ def test_values_that_transactions_compose_are_limited_together_until_their_commi
 
 @pytest.mark.parametrize("is_contended", [False, True], ids=["batch", "conflict"])
 def test_values_that_commands_compose_are_limited_together_until_they_are_written(is_contended: bool) -> None:
-    limits = RespOptions(max_value_bytes=1 << 20, max_command_bytes=2 << 20, max_inflight_bytes=2 << 20)
-
     async def scenario() -> None:
-        store = SlowCommits()
-        sizes = {"l0_sst_size_bytes": 1 << 20, "max_unflushed_bytes": 2 << 20}
-        async with harness(store=store, options=limits, **sizes) as home:
-            store.is_open.clear()
+        async with _with_slow_commits() as (home, store):
             try:
                 waiting = [
                     asyncio.create_task(home.talker()("SET", f"unflushed{number}", "x" * 900_000))
