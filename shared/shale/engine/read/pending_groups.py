@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 GROUP_BYTES_MAX = 8 << 20
 """Blocks of one group; one key may have more."""
-_RATIO_ASSUMED = 64
-"""How much larger in memory compressed blocks are taken to be: few are."""
+_RATIO_WITHOUT_STATS = 64
+"""How much larger than stored an unpacked block is taken to be if there are no stats."""
+_TIMES_AVERAGE = 2
+"""Compressed blocks are taken to be as large as the average of their SST twice."""
 
 
 class PendingGroups:
@@ -70,8 +72,21 @@ class PendingGroups:
             if span is None:
                 continue
             offsets = meta.index.offsets[span[0] : span[1] + 1].tolist()
-            ratio = 1 if slot.sst.info.compression is Compression.NONE else _RATIO_ASSUMED
             for block, start, end in zip(range(*span), offsets, offsets[1:], strict=False):
                 if block not in slot.images:
-                    blocks[slot, block] = ratio * (end - start)
+                    blocks[slot, block] = _unpacked_bytes(slot, meta, end - start)
         return blocks
+
+
+def _unpacked_bytes(slot: SstSlot, meta: "SstMeta", stored_bytes: int) -> int:
+    """Estimate the size of a block in memory.
+
+    A fixed ratio would make many groups of usual blocks, each with a round trip of its own.
+    """
+    if slot.sst.info.compression is Compression.NONE:
+        return stored_bytes
+    stats = meta.stats
+    if stats is None:
+        return _RATIO_WITHOUT_STATS * stored_bytes
+    average_bytes = (stats.raw_key_size + stats.raw_val_size) // max(1, len(meta.index))
+    return max(stored_bytes, _TIMES_AVERAGE * average_bytes)

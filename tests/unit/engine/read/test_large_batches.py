@@ -80,6 +80,25 @@ def test_small_values_are_read_in_two_rounds() -> None:
     anyio.run(main)
 
 
+def test_many_compressed_rows_are_read_in_two_rounds() -> None:
+    """Their blocks are not taken to be larger than they are."""
+    keys = [b"%05d" % number for number in range(2_000)]
+    rows = {key: key * 100 for key in keys}
+
+    async def main() -> None:
+        store = InFlightStore()
+        async with Db.open("db", store=store, compression="zlib") as db:
+            for key, value in rows.items():
+                await db.put(key, value)
+            await db.flush(FlushType.MEMTABLE)
+        async with Db.open("db", store=store) as db:
+            store.reset()
+            assert await db.get_many(keys) == [*rows.values()]
+            assert store.rounds <= 2
+
+    anyio.run(main)
+
+
 def test_values_that_expand_are_counted_before_all_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unpacked: list[int] = []
 
