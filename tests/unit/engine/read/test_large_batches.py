@@ -83,7 +83,7 @@ def test_small_values_are_read_in_two_rounds() -> None:
 def test_many_compressed_rows_are_read_in_two_rounds() -> None:
     """Their blocks are not taken to be larger than they are."""
     keys = [b"%05d" % number for number in range(2_000)]
-    rows = {key: key * 100 for key in keys}
+    rows = {key: Random(key).randbytes(200).hex().encode() for key in keys}
 
     async def main() -> None:
         store = InFlightStore()
