@@ -268,7 +268,13 @@ def targets() -> list[Target]:
     corrupt = (CorruptionError,)
     files = ("shale.sst.meta", "shale.format.blocks.decoder", "shale.sst.verify.sst", "shale.sst.verify.rows_check")
     wal = ("shale.engine.wal.file", "shale.sst.verify.wal_file")
-    database = ("shale.engine.wal.replay", "shale.engine.reader.state", "shale.admin.verify.rules", "shale.sst.reader")
+    database = (
+        "shale.engine.wal.replay",
+        "shale.engine.reader.state",
+        "shale.admin.verify.rules",
+        "shale.sst.reader",
+        "shale.sst.spans.stored_span",
+    )
     return [
         Target("sst file", _sst, samples.ssts, corrupt, files, mutate_sst, weight=3),
         Target("wal file", _wal, samples.wal_files, corrupt, wal, mutate_sst, weight=2),
