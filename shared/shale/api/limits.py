@@ -22,6 +22,7 @@ from shale.service.http.lazy_timeout import run_with_lazy_timeout
 from shale.service.http.problems import Problem, busy
 from shale.service.latency import Latency
 from shale.service.process import PortServices
+from shale.sst.budget import LARGE_VALUE_BYTES
 from shale.telemetry.metrics import Metrics
 from shale.types import Row
 
@@ -31,8 +32,6 @@ _ACCEPT = "accept the write"
 _RESPOND = "get memory for the response"
 MIN_RATE_GRACE_S = 10.0
 """Seconds after the start of a body from which ``min_body_rate`` counts."""
-HELD_BYTES_MIN = 64 << 10
-"""Larger bodies count until they are sent; a connection takes smaller ones whole, and counts them itself."""
 ROW_ELEMENTS = 9
 """The most that an operation has: an object, and its fields ``op``, ``key``, ``value`` and ``ttl_ms``."""
 FEW_ELEMENTS = 64
@@ -133,7 +132,7 @@ class Limits:
         Raises:
             Problem: there was none in time (503).
         """
-        if len(response.body) > HELD_BYTES_MIN:
+        if len(response.body) > LARGE_VALUE_BYTES:
             with self.time_limit(_RESPOND):
                 await self.memory.large_values.take(len(response.body))
         return response
@@ -144,8 +143,8 @@ class Limits:
         Raises:
             Problem: there was none in time (503).
         """
-        self.memory.large_values.release()  # of what was read before: what waits keeps none of it
         share = self.memory.scans.share()
+        self.memory.large_values.release()  # of what was read before: what waits keeps none of it
         with self.time_limit("get memory for the scan"):
             await share.take(self.memory.scan_bytes)
         return share

@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 from shale.api.app import Route
 from shale.api.fields import binary, durability, key_from_path, reject_unknown_fields, to_base64
-from shale.api.limits import HELD_BYTES_MIN, Limits
+from shale.api.limits import Limits
 from shale.api.messages import OCTETS, RawHeader, Request, Response
 from shale.api.responses import fields_response, is_msgpack_request, negotiate_media_type
 from shale.api.scan.formats import FORMATS
@@ -59,7 +59,7 @@ class ReadRoutes:
             headers.append((b"x-shale-create-ts", b"%d" % row.create_ts))
         if row.expire_ts is not None:
             headers.append((b"x-shale-expire-ts", b"%d" % row.expire_ts))
-        value = await self._limits.value_to_send(key, row) if len(row.value) > HELD_BYTES_MIN else row.value
+        value = await self._limits.value_to_send(key, row) if len(row.value) > LARGE_VALUE_BYTES else row.value
         return Response(HTTPStatus.OK, value, headers=headers, media_type=OCTETS)
 
     async def get_many(self, call: Request) -> Response:
@@ -72,8 +72,7 @@ class ReadRoutes:
         # Read each key once: a large value requested a thousand times would take a thousand times its memory.
         distinct = list(dict.fromkeys(keys))
         try:
-            response = await self._many(source, keys, distinct, wanted_durability, LARGE_VALUE_BYTES, packed=packed)
-            return await self._limits.hold_body(response)
+            return await self._many(source, keys, distinct, wanted_durability, LARGE_VALUE_BYTES, packed=packed)
         except ResponseTooLarge:
             pass
         with await self._limits.scan_share():
