@@ -56,37 +56,51 @@ async def get_many(
     """
     results: list[bytes | None] = []
     batch_keys = _BATCH_KEYS_MAX if max_bytes is None else _BATCH_KEYS_FIRST
+    left = _BytesLeft(max_bytes)
     while len(results) < len(keys):
         batch = keys[len(results) : len(results) + batch_keys]
         values, is_complete = lookup_many(view, batch, max_seq, now_ms=now_ms)
         if not is_complete:
-            left = _BytesLeft(max_bytes, results)
             await _complete(view, batch, values, max_seq, now_ms=now_ms, keep=keep, left=left)
         results += values  # type: ignore[arg-type]  # nothing is pending any more
         if max_bytes is not None:
-            _BytesLeft(max_bytes, results).check(())
+            left.end_batch(values)
             batch_keys = min(4 * batch_keys, _BATCH_KEYS_MAX)
     return results
 
 
 class _BytesLeft:
-    """What the values of a batch may have, after those of the batches before; ``max_bytes``: of all together."""
+    """What all values may still have; ``max_bytes``: at first, ``None``: any."""
 
-    __slots__ = ("_max_bytes", "_used_bytes")
+    __slots__ = ("_batch_bytes", "_left_bytes", "_max_bytes")
 
-    def __init__(self, max_bytes: int | None, values: Sequence[bytes | None]) -> None:
+    def __init__(self, max_bytes: int | None) -> None:
         self._max_bytes = max_bytes
-        self._used_bytes = 0 if max_bytes is None else sum([len(value) for value in values if value is not None])
+        self._left_bytes = 0 if max_bytes is None else max_bytes
+        self._batch_bytes = 0
 
     def check(self, values: Iterable[object]) -> None:
         """Check the values of a batch so far; other objects do not count.
 
         Raises:
-            ResponseTooLarge: they have more.
+            ResponseTooLarge: they have more than is left.
         """
-        most = self._max_bytes
-        if most is not None and self._used_bytes + sum([len(each) for each in values if type(each) is bytes]) > most:
-            raise ResponseTooLarge(f"the values together have more than {most} bytes; ask for fewer keys")
+        if self._max_bytes is not None:
+            self._batch_bytes = 0
+            self.add(values)
+
+    def add(self, values: Iterable[object]) -> None:
+        """Check more values of the same batch; raises like ``check``."""
+        if self._max_bytes is None:
+            return
+        self._batch_bytes += sum([len(each) for each in values if type(each) is bytes])
+        if self._batch_bytes > self._left_bytes:
+            raise ResponseTooLarge(f"the values together have more than {self._max_bytes} bytes; ask for fewer keys")
+
+    def end_batch(self, values: Iterable[object]) -> None:
+        """Check all values of a batch, and begin the next one; raises like ``check``."""
+        self.check(values)
+        self._left_bytes -= self._batch_bytes
 
 
 async def _complete(
@@ -109,13 +123,14 @@ async def _complete(
     ref = view.pin.acquire()
     if now_ms is None and keep and len(undecided) >= _KERNEL_KEYS_MIN and _reads_together(view):
         undecided = await _read_together(view, keys, values, undecided, max_seq, left=left)
+    left.check(values)
     for number, place in enumerate(undecided, start=1):
         if now_ms is None and keep:
             values[place] = lookup_value(view, keys[place], max_seq, ())
         else:
             values[place] = value_of(lookup_in_ssts(view, keys[place], max_seq, now_ms, keep=keep))
         if number % _KEYS_BETWEEN_CHECKS == 0:
-            left.check(values)
+            left.add(values[each] for each in undecided[number - _KEYS_BETWEEN_CHECKS : number])
         if number % _KEYS_IN_TURN == 0:
             await anyio.lowlevel.checkpoint()
     pending = {place: value for place, value in enumerate(values) if type(value) is PendingLookup}

@@ -1,8 +1,11 @@
 """Groups of lookups that read from the store together: as many as their blocks leave room for."""
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from shale.concurrency.gather import gather
 from shale.engine.read.lookup import PendingLookup
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
 
 GROUP_BYTES_MAX = 8 << 20
 """Blocks of one group; one key may have more."""
+_SMALL_BYTES = 64 << 10
+_UNGROUPED_BYTES_MAX = 64 << 20
+"""Small blocks that cannot be larger together are one group: to search for the blocks of each lookup takes time."""
 _RATIO_WITHOUT_STATS = 64
 """How much larger than stored an unpacked block is taken to be if there are no stats."""
 _TIMES_AVERAGE = 2
@@ -43,12 +49,22 @@ class PendingGroups:
             CorruptionError: an SST is malformed.
         """
         slots = list(dict.fromkeys(sst.slot for each in self._pending for sst in each.ssts))
-        metas = await gather([partial(self._reader.load, slot) for slot in slots])
-        self._metas = dict(zip(slots, metas, strict=True))
-        counts = self._reader.counts  # the lookups count the metadata again
-        counts.index_hits -= len(metas)
-        counts.filter_hits -= sum(meta.filters.answers_keys for meta in metas)
-        return self._split()
+        # What is in memory is counted by the lookups; it may be evicted while the rest is read.
+        self._metas = {slot: slot.meta for slot in slots if slot.meta is not None}
+        missing = [slot for slot in slots if slot not in self._metas]
+        loaded = await gather([partial(self._reader.load, slot) for slot in missing])
+        self._metas.update(zip(missing, loaded, strict=True))
+        return [len(self._pending)] if self._are_small() else self._split()
+
+    def _are_small(self) -> bool:
+        """Return whether all blocks are small and fit together, by the largest of each SST."""
+        lookups = Counter(sst.slot for each in self._pending for sst in each.ssts)
+        largest = {
+            slot: _unpacked_bytes(slot, meta, int(np.diff(meta.index.offsets).max(initial=0)))
+            for slot, meta in self._metas.items()
+        }
+        size_bytes = sum(count * largest[slot] for slot, count in lookups.items())
+        return max(largest.values(), default=0) <= _SMALL_BYTES and size_bytes <= _UNGROUPED_BYTES_MAX
 
     def _split(self) -> list[int]:
         ends: list[int] = []
