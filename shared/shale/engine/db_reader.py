@@ -218,8 +218,8 @@ class DbReader(MadeByOpen, Reads):
 
     @property
     def replayed_bytes(self) -> int:
-        """The estimated memory of those tables."""
-        return self._state.tables.size_bytes
+        """The estimated memory of all tables of replayed rows, with those that only snapshots and scans still read."""
+        return self._follower.replayed_bytes
 
     @property
     def wal_gaps(self) -> tuple[WalGap, ...]:

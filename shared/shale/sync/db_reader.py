@@ -61,7 +61,7 @@ class DbReader(MadeByOpen, BlockingReads[db_reader.DbReader]):
 
     @property
     def replayed_bytes(self) -> int:
-        """The estimated memory of those tables."""
+        """The estimated memory of all tables of replayed rows, with those that only snapshots and scans still read."""
         return self._inner.replayed_bytes
 
     @property

@@ -32,6 +32,7 @@ class Memtable:
     """
 
     __slots__ = (
+        "__weakref__",
         "_base",
         "_below",
         "_indexed",

@@ -78,6 +78,11 @@ class Follower:
         return self._state is not None
 
     @property
+    def replayed_bytes(self) -> int:
+        """The estimated memory of the rows replayed from the WAL, with those that only older states still have."""
+        return self._wal.live_table_bytes
+
+    @property
     def expire_ms(self) -> int | None:
         """When the lease expires, in milliseconds since 1970; ``None`` without a lease, and if it never does."""
         if not self.is_open or self._options.mode is not ReaderMode.MANAGED or not self.state.pin.expire_s:

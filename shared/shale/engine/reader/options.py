@@ -46,8 +46,8 @@ class ReaderOptions(KnownFields):
             it must be deleted by hand after a crash of the reader.
         block_cache_bytes: cache of its own for blocks, indexes and filters; ``None``: the cache of the process.
         cache: a memory budget shared with others, instead.
-        max_replayed_bytes: rows of the WAL in memory; with more, an older state is served until they are in L0.  A
-            reader at a checkpoint replays all.  ``None``: no limit.
+        max_replayed_bytes: rows of the WAL in memory, with those that only snapshots and scans still read; with more,
+            an older state is served until they are in L0.  A reader at a checkpoint replays all.  ``None``: no limit.
         merge_operator: a callable, or a name (``shale.merge_operators``).
         disk_cache: directory that caches parts of SSTs; ``None``: the setting of the process.
         allow_wal_gap: if WAL files that replay needs are lost, serve the rows of all others instead of refusing;

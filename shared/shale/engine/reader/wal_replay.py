@@ -8,8 +8,10 @@ was found missing, still needs it.  Otherwise a newer manifest has its rows in L
 from bisect import bisect_right
 from contextlib import aclosing
 from dataclasses import replace
+from weakref import WeakSet
 
 from shale.core.lazy_dataclass import dataclass
+from shale.engine.memtable.memtable import Memtable
 from shale.engine.reader.options import ReaderOptions
 from shale.engine.reader.tables import ReplayedTables
 from shale.engine.wal.replay import replay_wal
@@ -58,16 +60,24 @@ class WalReplay:
         self._max_table_bytes = options.max_memtable_bytes
         self._max_bytes = options.max_replayed_bytes
         self._allow_gap = options.allow_wal_gap
+        self._live: WeakSet[Memtable] = WeakSet()
+        self._returned: ReplayedTables | None = None
 
     @property
     def left_out(self) -> tuple[WalGap, ...]:
         """The lost files whose rows are missing, ascending."""
         return tuple(sorted(self._left_out, key=lambda gap: gap.first_id))
 
+    @property
+    def live_table_bytes(self) -> int:
+        """The estimated memory of all tables that it returned and that a state, a snapshot or a scan still has."""
+        return sum(table.size_bytes for table in self._live)
+
     async def to_end(self, tables: ReplayedTables, manifest: Manifest) -> Replayed:
         """Add the rows of newer WAL files, up to the end of the WAL, or until the tables are full.
 
         With full tables the state is an older one; a later call goes on when the writer has flushed some rows to L0.
+        Tables that only older states still have count, too.
 
         Args:
             tables: the rows that were replayed before.
@@ -77,12 +87,17 @@ class WalReplay:
             WalTruncated: a file is lost; names all of them.
             InvalidDbState: there is no WAL file at all, so the WAL is in another store.
         """
+        replayed = await self._to_end(tables, manifest, self._room_bytes(tables))
+        self._remember(replayed.tables)
+        return replayed
+
+    async def _to_end(self, tables: ReplayedTables, manifest: Manifest, max_bytes: int | None) -> Replayed:
         known_id = manifest.next_wal_sst_id - 1
         while True:
             end_id = await self._wal.last_seen_wal_id(tables.consumed_wal_id, has_gaps=self._has_gaps)
-            tables = await self._add(tables, end_id, self._max_bytes)
-            if self._max_bytes is not None and tables.size_bytes >= self._max_bytes:
-                log.info(Event.READER_REPLAY_PAUSED, size_bytes=tables.size_bytes, limit_bytes=self._max_bytes)
+            tables = await self._add(tables, end_id, max_bytes)
+            if max_bytes is not None and tables.size_bytes >= max_bytes:
+                log.info(Event.READER_REPLAY_PAUSED, size_bytes=tables.size_bytes, limit_bytes=max_bytes)
                 return Replayed(tables)
             # In a parallel WAL a file after the known ones may be missing because it is still being written.
             wanted_id = known_id if self._has_gaps else max(known_id, end_id)
@@ -109,7 +124,23 @@ class WalReplay:
             if resumed is None:
                 break
             tables = resumed
+        self._remember(tables)
         return tables
+
+    def _room_bytes(self, tables: ReplayedTables) -> int | None:
+        """Return how large ``tables`` may become beside those that only older states have; ``None``: no limit.
+
+        The tables that it returned last are in the state that is served now, which the next one replaces.
+        """
+        if self._max_bytes is None:
+            return None
+        served = set(self._returned.newest_first()) if self._returned is not None else set[Memtable]()
+        older = set(self._live) - served - set(tables.newest_first())
+        return max(0, self._max_bytes - sum(table.size_bytes for table in older))
+
+    def _remember(self, tables: ReplayedTables) -> None:
+        self._live.update(tables.newest_first())
+        self._returned = tables
 
     async def _after_gap(self, tables: ReplayedTables, manifest: Manifest, wanted_id: int) -> ReplayedTables | None:
         """Report the files that are missing up to ``wanted_id``.

@@ -1,106 +1,19 @@
 """``Follower`` alone: its checkpoints in the manifest, and the states that it serves, without a ``DbReader``."""
 
-import random
-from dataclasses import dataclass, field
-from typing import Any
-from uuid import UUID
-
 import anyio
 import pytest
 
 import shale
 from shale.engine.read.pins import PinRef
-from shale.engine.read.read_options import ReadOptions
 from shale.engine.reader.follower import Follower
-from shale.engine.reader.options import ReaderOptions
-from shale.engine.reader.state import ReaderStateBuilder
-from shale.engine.reader.wal_replay import WalReplay
-from shale.env import Env, InlineCpu
 from shale.errors import CheckpointMissing, ClosedError, InvalidDbState, UnavailableError, WalTruncated
 from shale.format.names import wal_key
-from shale.kernels.rows import entries_from_rows
 from shale.protocol.checkpoints import create_checkpoint, release_checkpoints
-from shale.protocol.manifest_store import ManifestStore
-from shale.protocol.wal_store import WalStore
-from shale.sst.cache import BlockCache
-from shale.sst.paths import SstPaths
-from shale.sst.reader import SstReader
-from shale.store.memory import MemoryStore
-from shale.telemetry.metrics import Metrics
 from shale.testing.faults import Fault
 from shale.testing.faulty_store import FaultyStore, Rule
-from shale.types import Checkpoint, WalId
-from tests.clocks import ManualClock
+from shale.types import WalId
+from tests.unit.engine.reader.database import LIFETIME_S, Database, rows_in_wal
 from tests.unit.protocol.conftest import run
-
-LIFETIME_S = 600
-
-
-@dataclass
-class Database:
-    """A database in memory and a clock that a test moves."""
-
-    clock: ManualClock = field(default_factory=ManualClock)
-    metrics: Metrics = field(default_factory=Metrics)
-
-    def __post_init__(self) -> None:
-        self.store = MemoryStore(self.clock)
-        self.env = Env(self.clock, random.Random(1), InlineCpu())
-
-    async def write(self, *keys: bytes, flush: str = "memtable") -> None:
-        """Write rows, into L0 or only into the WAL."""
-        async with shale.Db.open("db", store=self.store, env=self.env) as db:
-            for key in keys:
-                await db.put(key, b"v")
-            await db.flush(flush)
-            await db.close("wal")
-
-    def manifests(self, store: Any = None) -> ManifestStore:
-        """The manifests as a process that has just started sees them."""
-        return ManifestStore(store if store is not None else self.store, "db", self.env)
-
-    async def follower(self, *, store: Any = None, **options: Any) -> Follower:
-        """A follower that has not opened yet."""
-        store = store if store is not None else self.store
-        manifests = self.manifests(store)
-        wal, reader = WalStore(store, "db"), SstReader(store, SstPaths("db"), BlockCache(1 << 20), self.env)
-        chosen = ReaderOptions(checkpoint_lifetime_s=LIFETIME_S, **options)
-        return Follower(
-            manifests,
-            await manifests.load(),
-            ReaderStateBuilder(reader, ReadOptions()),
-            WalReplay(wal, manifests, self.env, chosen),
-            chosen,
-            env=self.env,
-            metrics=self.metrics,
-        )
-
-    async def opened(self, **options: Any) -> Follower:
-        """A follower that serves its first state."""
-        follower = await self.follower(**options)
-        await follower.open()
-        return follower
-
-    async def leased(self) -> tuple[Follower, int]:
-        """A follower that serves its first state, and the time when its lease expires."""
-        await self.write(b"a")
-        follower = await self.opened()
-        assert follower.expire_ms is not None
-        return follower, follower.expire_ms
-
-    async def checkpoints(self) -> dict[UUID, Checkpoint]:
-        """The checkpoints in the newest manifest."""
-        return {entry.id: entry for entry in (await self.manifests().read_latest()).value.checkpoints}
-
-    def count(self, name: str) -> float:
-        """A counter of the follower."""
-        return self.metrics.registry.get_sample_value(name, {"db": ""}) or 0.0
-
-
-def rows_in_wal(follower: Follower) -> list[bytes]:
-    """Return the keys that were replayed, oldest table first."""
-    tables = follower.state.tables.replayed
-    return [entry.key for replayed in tables for entry in entries_from_rows(replayed.table.rows())]
 
 
 async def followed_beyond_a_read(database: Database) -> tuple[Follower, PinRef]:
@@ -126,28 +39,6 @@ def test_each_new_l0_replaces_the_only_checkpoint() -> None:
         assert second != first
         assert list(await database.checkpoints()) == [second]
         assert len(follower.state.manifest.value.tree.l0) == 2
-
-    run(main)
-
-
-def test_replay_stops_at_its_limit_and_goes_on_when_rows_are_in_l0() -> None:
-    """The reader then serves an older state instead of taking all the memory that the WAL needs."""
-
-    async def main() -> None:
-        database = Database()
-        async with shale.Db.open("db", store=database.store, env=database.env) as db:
-            for number in range(20):
-                await db.put(b"%02d" % number, b"v" * 5000)
-                await db.flush("wal")
-            follower = await database.opened(max_memtable_bytes=4096, max_replayed_bytes=30_000)
-            assert rows_in_wal(follower) == [b"%02d" % number for number in range(6)]
-            await follower.poll()
-            assert len(rows_in_wal(follower)) == 6
-            await db.flush("memtable")
-            await db.put(b"20", b"v")
-            await db.flush("wal")
-            await follower.poll()
-            assert rows_in_wal(follower) == [b"20"]
 
     run(main)
 
