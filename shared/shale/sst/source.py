@@ -14,18 +14,21 @@ from shale.concurrency.gather import gather
 from shale.concurrency.read_ahead import READ_AHEAD_BYTES, Fetch, ReadAhead
 from shale.format.blocks.decoder import StoredBlocks
 from shale.kernels.rows import Rows
-from shale.sst.meta import SstMeta, span_begin, span_end
+from shale.sst.meta import SstMeta
 from shale.sst.reader import SstReader, has_blocks
 from shale.sst.row_search import rows_in_range, rows_up_to
 from shale.sst.slot import SstSlot
+from shale.sst.spans.block_cursor import BlockCursor, ReverseBlockCursor
 from shale.sst.spans.direct_reader import DIRECT_READ_BYTES, DirectReader
 from shale.sst.spans.stored_span import SpanParts, StoredSpan
-from shale.types import EVERYTHING, U64_MAX, Compression, KeyRange, SortedRun, SstView
+from shale.types import EVERYTHING, U64_MAX, Compression, KeyRange, SstView
 
 _SHORT_READ_BYTES = 8 * 1024
 _CACHED_READ_BYTES_MAX = 512 * 1024
 _LOW_MEMORY_READ_BYTES_MIN = 32 * 1024
 """Smallest read of highly compressed data: it may unpack to a megabyte or two, but smaller reads cost more."""
+_LOW_MEMORY_BLOCK_BYTES_MAX = 1024 * 1024
+"""A larger block is not read ahead where memory counts: it is one large value, and a merge has many sources."""
 _ROW_BYTES = 256
 """Assumed size of a row of an SST without stats."""
 
@@ -37,7 +40,8 @@ class SpanOptions(TypedDict, total=False):
     read_ahead: starts the next read while the caller works on the last one; ``None``: no read ahead.
     expected_rows: rows that the caller probably needs: reads begin small and grow, and short ones are cached.
     fetch_tasks: reads of full size that are made at the same time; each takes ``read_ahead_bytes`` of memory.
-    low_memory: ``read_ahead_bytes`` is the unpacked size of a read: memory counts more than requests.
+    low_memory: ``read_ahead_bytes`` is the unpacked size of a read, and large values are not read ahead: memory counts
+        more than requests.
     reverse: chunks come from last to first; rows ascend inside a chunk.
     """
 
@@ -98,12 +102,13 @@ class _SpanReader(ABC, Generic[T]):
         self._read_ahead = options.get("read_ahead")
         self._expected_rows = options.get("expected_rows")
         self._low_memory = options.get("low_memory", False)
+        self._ahead_bytes_max = max(read_ahead_bytes, _LOW_MEMORY_BLOCK_BYTES_MAX)
         self._fetch_tasks = options.get("fetch_tasks", 1)
         self._parts = SpanParts(reader, read_ahead_bytes, reverse=reverse)
         self._loaded: deque[T | StoredSpan] = deque()
         """Chunks that were read at the same time as the last one, and blocks that are read but not unpacked."""
         self._next_fetch: Fetch[T | None] | None = None
-        self._cursor: _BlockCursor | None = None
+        self._cursor: BlockCursor | None = None
         self._has_ended = False
 
     async def next(self) -> T | None:
@@ -154,6 +159,8 @@ class _SpanReader(ABC, Generic[T]):
     @property
     def _reads_on(self) -> bool:
         """Whether to start the next read before the caller asks for it."""
+        if self._low_memory and self._cursor is not None and self._cursor.next_block_bytes > self._ahead_bytes_max:
+            return False
         return self._read_bytes == self._read_bytes_max
 
     async def _read(self) -> T | None:
@@ -173,14 +180,14 @@ class _SpanReader(ABC, Generic[T]):
                 slot = self._reader.slot(view.sst)
                 meta = await self._reader.load(slot)
                 if self._prefix is None or self._reader.may_contain_prefix(meta, self._prefix):
-                    self._cursor = (_ReverseBlockCursor if self._reverse else _BlockCursor)(slot, meta, visible)
+                    self._cursor = (ReverseBlockCursor if self._reverse else BlockCursor)(slot, meta, visible)
                     if self._expected_rows is not None:
                         expected = max(_SHORT_READ_BYTES, self._expected_rows * _row_bytes(slot, meta))
                         self._read_bytes, self._expected_rows = min(expected, self._read_bytes_max), None
                 continue
             await self._load_together(self._cursor)
 
-    async def _load_together(self, cursor: "_BlockCursor") -> None:
+    async def _load_together(self, cursor: BlockCursor) -> None:
         """Read the next span, and those after it at the same time if there is memory for them."""
         spans = [self._advance(cursor)]
         count = self._fetch_tasks if self._reads_on else 1
@@ -193,24 +200,24 @@ class _SpanReader(ABC, Generic[T]):
         for loaded in await gather([partial(self._load, cursor, span) for span in spans]):
             self._loaded.extend(loaded)
 
-    def _advance(self, cursor: "_BlockCursor") -> StoredSpan:
+    def _advance(self, cursor: BlockCursor) -> StoredSpan:
         return StoredSpan(cursor.slot, cursor.meta, *cursor.advance(self._span_bytes(cursor)))
 
-    async def _load(self, cursor: "_BlockCursor", span: StoredSpan) -> "list[T | StoredSpan]":
+    async def _load(self, cursor: BlockCursor, span: StoredSpan) -> "list[T | StoredSpan]":
         """Return the next rows of a span, if any is in range, and the blocks that are left."""
         chunk, rest = await self._unpack(cursor, span)
         return [part for part in (chunk, rest) if part is not None]
 
-    def _span_bytes(self, cursor: "_BlockCursor") -> int:
+    def _span_bytes(self, cursor: BlockCursor) -> int:
         """Return the size of the next read."""
         return self._low_memory_read_bytes(cursor) if self._low_memory else self._read_bytes
 
-    def _low_memory_read_bytes(self, cursor: "_BlockCursor") -> int:
+    def _low_memory_read_bytes(self, cursor: BlockCursor) -> int:
         size_bytes = self._read_bytes // _unpacked_ratio(cursor.slot, cursor.meta)
         return max(size_bytes, min(self._read_bytes, _LOW_MEMORY_READ_BYTES_MIN))
 
     @abstractmethod
-    async def _unpack(self, cursor: "_BlockCursor", span: StoredSpan) -> tuple[T | None, StoredSpan | None]:
+    async def _unpack(self, cursor: BlockCursor, span: StoredSpan) -> tuple[T | None, StoredSpan | None]:
         """Read a span unless it is read; return its next rows, ``None`` if none is in range, and what is left."""
 
 
@@ -232,7 +239,7 @@ class SstViewsSource(_SpanReader[Rows]):
         self._max_seq = max_seq
         self._cache_blocks = cache_blocks
 
-    async def _unpack(self, cursor: "_BlockCursor", span: StoredSpan) -> tuple[Rows | None, StoredSpan | None]:
+    async def _unpack(self, cursor: BlockCursor, span: StoredSpan) -> tuple[Rows | None, StoredSpan | None]:
         keep = self._cache_blocks and self._read_bytes <= _CACHED_READ_BYTES_MAX
         rows, rest = await self._parts.rows(span, keep=keep)
         rows = rows_up_to(rows_in_range(rows, cursor.visible), self._max_seq)
@@ -242,7 +249,7 @@ class SstViewsSource(_SpanReader[Rows]):
 class BlockSource(_SpanReader[StoredBlocks]):
     """The stored blocks of views, for a merge; the first and the last may hold rows out of range."""
 
-    async def _unpack(self, cursor: "_BlockCursor", span: StoredSpan) -> tuple[StoredBlocks, StoredSpan | None]:
+    async def _unpack(self, cursor: BlockCursor, span: StoredSpan) -> tuple[StoredBlocks, StoredSpan | None]:
         return await self._parts.blocks_past_cache(span, _edges(cursor))
 
 
@@ -265,7 +272,7 @@ class CachedBlockSource(_SpanReader[StoredBlocks]):
         super().__init__(reader, views, key_range, read_ahead_bytes, **options)
         self._cache_blocks = cache_blocks
         self._direct = DirectReader()
-        self._direct_cursor: _BlockCursor | None = None
+        self._direct_cursor: BlockCursor | None = None
         self._chunk_now: StoredBlocks | None = None
 
     def read_now(self) -> bool:
@@ -293,99 +300,29 @@ class CachedBlockSource(_SpanReader[StoredBlocks]):
     def _keeps_blocks(self) -> bool:
         return self._cache_blocks and self._read_bytes <= _CACHED_READ_BYTES_MAX
 
-    def _span_bytes(self, cursor: "_BlockCursor") -> int:
+    def _span_bytes(self, cursor: BlockCursor) -> int:
         if self._direct_cursor is not cursor:
             self._direct_cursor = cursor
             self._direct.open(None if self._keeps_blocks else self._reader.open_direct(cursor.slot), cursor.slot)
         return DIRECT_READ_BYTES if self._direct.can_read else super()._span_bytes(cursor)
 
-    def _read_directly(self, cursor: "_BlockCursor", first: int, last: int) -> StoredBlocks | None:
+    def _read_directly(self, cursor: BlockCursor, first: int, last: int) -> StoredBlocks | None:
         if cursor.slot.images and has_blocks(cursor.slot, cursor.meta, first, last):
             return None
         return self._direct.read(cursor.meta, first, last, _edges(cursor))
 
-    async def _unpack(self, cursor: "_BlockCursor", span: StoredSpan) -> tuple[StoredBlocks, StoredSpan | None]:
+    async def _unpack(self, cursor: BlockCursor, span: StoredSpan) -> tuple[StoredBlocks, StoredSpan | None]:
         blocks = self._read_directly(cursor, span.first, span.last) if self._direct.can_read else None
         if blocks is not None:
             return blocks, None
         return await self._parts.blocks(span, _edges(cursor), keep=self._keeps_blocks)
 
 
-class SstSource(SstViewsSource):
-    """The rows of one view."""
-
-    def __init__(
-        self,
-        reader: SstReader,
-        view: SstView,
-        key_range: KeyRange = EVERYTHING,
-        read_ahead_bytes: int = READ_AHEAD_BYTES,
-        **options: Unpack[SourceOptions],
-    ) -> None:
-        super().__init__(reader, (view,), key_range, read_ahead_bytes, **options)
-
-
-class RunSource(SstViewsSource):
-    """The rows of a sorted run."""
-
-    def __init__(
-        self,
-        reader: SstReader,
-        run: SortedRun,
-        key_range: KeyRange = EVERYTHING,
-        read_ahead_bytes: int = READ_AHEAD_BYTES,
-        **options: Unpack[SourceOptions],
-    ) -> None:
-        super().__init__(reader, run.ssts, key_range, read_ahead_bytes, **options)
-
-
-def _edges(cursor: "_BlockCursor") -> KeyRange:
+def _edges(cursor: BlockCursor) -> KeyRange:
     """Return the key range that rows of the last span must be compared with."""
     if cursor.is_done:
         return cursor.visible
     return KeyRange(start=cursor.visible.start)  # the index keeps earlier blocks below the end
-
-
-class _BlockCursor:
-    """A position in the blocks of one SST."""
-
-    __slots__ = ("_last", "_next", "meta", "slot", "visible")
-
-    def __init__(self, slot: SstSlot, meta: SstMeta, visible: KeyRange) -> None:
-        self.slot = slot
-        self.meta = meta
-        self.visible = visible
-        self._next, self._last = meta.index.block_range(visible)
-
-    @property
-    def is_done(self) -> bool:
-        return self._next >= self._last
-
-    def go_back(self, first: int) -> None:
-        """Undo the last step, which began at this block."""
-        self._next = first
-
-    def advance(self, size_bytes: int) -> tuple[int, int]:
-        """Return the next span ``[first, last)``."""
-        first = self._next
-        self._next = span_end(self.meta.index.offsets, first, self._last, size_bytes)
-        return first, self._next
-
-
-class _ReverseBlockCursor(_BlockCursor):
-    """A position that moves from the last block to the first."""
-
-    __slots__ = ()
-
-    def advance(self, size_bytes: int) -> tuple[int, int]:
-        """Return the span ``[first, last)`` before the last one."""
-        last = self._last
-        self._last = span_begin(self.meta.index.offsets, self._next, last, size_bytes)
-        return self._last, last
-
-    def go_back(self, first: int) -> None:
-        """Refuse: a merge of stored blocks, which alone takes steps back, reads forward."""
-        raise AssertionError(f"block {first}: a backward position takes no step back")
 
 
 def _row_bytes(slot: SstSlot, meta: SstMeta) -> int:

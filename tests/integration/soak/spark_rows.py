@@ -25,7 +25,7 @@ from shale.sst.cache import BlockCache
 from shale.sst.options import SstOptions
 from shale.sst.paths import SstPaths
 from shale.sst.reader import SstReader
-from shale.sst.source import RunSource
+from shale.sst.source import SstViewsSource
 from shale.store.connect import connect
 from shale.telemetry.metrics import Metrics
 from shale.types import Manifest, RunId, Seq, SortedRun, Sst, SstView, Tree
@@ -170,7 +170,7 @@ async def check(folder: Path, rows: int) -> None:
     manifest = (await ManifestStore(store, ROOT, env, Metrics()).read_latest()).value
     assert not manifest.tree.l0
     (run,) = manifest.tree.compacted
-    source = RunSource(SstReader(store, SstPaths.of(ROOT, manifest), BlockCache(64 << 20), env), run)
+    source = SstViewsSource(SstReader(store, SstPaths.of(ROOT, manifest), BlockCache(64 << 20), env), run.ssts)
     seen = 0
     while (found := await source.next()) is not None:
         numbers = np.arange(seen, seen + len(found))

@@ -23,7 +23,7 @@ from shale.iter.source import drain
 from shale.sst.cache import BlockCache
 from shale.sst.paths import SstPaths
 from shale.sst.reader import SstReader
-from shale.sst.source import RunSource, SstSource
+from shale.sst.source import SstViewsSource
 from shale.types import Compaction, CompactionStatus, Manifest, RunId, SstView, TieredSpec, Ulid
 from shale_compactor.execution.executor import Executor
 from shale_compactor.execution.transforms import Transforms
@@ -108,8 +108,8 @@ async def until_status(harness: Harness, job: Ulid, *statuses: CompactionStatus)
 async def everything(harness: Harness, manifest: Manifest) -> Versions:
     """Return key and sequence number of all rows of all SSTs of a manifest, in stored order."""
     reader = SstReader(harness.store, SstPaths.of(harness.root, manifest), BlockCache(1 << 20), harness.env)
-    sources = [SstSource(reader, view) for view in manifest.tree.l0]
-    sources += [RunSource(reader, run_) for run_ in manifest.tree.compacted]
+    sources = [SstViewsSource(reader, (view,)) for view in manifest.tree.l0]
+    sources += [SstViewsSource(reader, run_.ssts) for run_ in manifest.tree.compacted]
     rows: Versions = Counter()
     for source in sources:
         for piece in await drain(source):

@@ -15,7 +15,7 @@ from shale.sst.budget import MemoryBudget
 from shale.sst.cache import BlockCache, thread_cache
 from shale.sst.process_cache import PROCESS_CACHE
 from shale.sst.slot import SstSlot
-from shale.sst.source import SstSource
+from shale.sst.source import SstViewsSource
 from shale.types import Entry, SstView
 from tests.unit.engine.reading import PATHS, Shelf
 
@@ -47,7 +47,7 @@ def test_scans_at_the_same_time_stay_within_the_bound() -> None:
 
         async def scan(view: SstView) -> None:
             nonlocal most
-            source = SstSource(shelf.reader, view, read_ahead_bytes=2048)
+            source = SstViewsSource(shelf.reader, (view,), read_ahead_bytes=2048)
             while await source.next() is not None:
                 most = max(most, budget.used_bytes)
                 await anyio.lowlevel.checkpoint()

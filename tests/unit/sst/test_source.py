@@ -13,7 +13,7 @@ from shale.format.blocks.decoder import decode_images
 from shale.iter.source import drain
 from shale.kernels.rows import concat_rows, entries_from_rows
 from shale.sst.meta import span_end
-from shale.sst.source import CachedBlockSource, RunSource, SstSource
+from shale.sst.source import CachedBlockSource, SstViewsSource
 from shale.store.memory import MemoryStore
 from shale.types import Entry, KeyRange, RunId, SortedRun, excluded, included
 from tests.unit.engine.reading import Shelf
@@ -61,7 +61,7 @@ def test_one_request_for_each_read_ahead(read_bytes: int) -> None:
     async def run() -> None:
         shelf = Shelf()
         view = await shelf.view(ROWS)
-        source = SstSource(shelf.reader, view, read_ahead_bytes=read_bytes)
+        source = SstViewsSource(shelf.reader, (view,), read_ahead_bytes=read_bytes)
         assert entries_from_rows(concat_rows(await drain(source))) == ROWS
         blocks = len((await shelf.reader.meta(view.sst)).index)
         assert len(shelf.store.reads) <= 1 + min(blocks, -(-view.sst.info.data_len // read_bytes))
@@ -75,10 +75,10 @@ def test_a_range_reads_only_its_blocks() -> None:
         shelf = Shelf()
         view = await shelf.view(ROWS)
         part = KeyRange(included(b"k00500"), excluded(b"k00510"))
-        rows = concat_rows(await drain(SstSource(shelf.reader, view, part)))
+        rows = concat_rows(await drain(SstViewsSource(shelf.reader, (view,), part)))
         assert entries_from_rows(rows) == ROWS[500:510]
         assert sum(end - start for _, start, end in shelf.store.reads[1:]) < 4096
-        beyond = SstSource(shelf.reader, view, KeyRange.half_open(b"l", None))
+        beyond = SstViewsSource(shelf.reader, (view,), KeyRange.half_open(b"l", None))
         assert await beyond.next() is None
         assert len(shelf.store.reads) == 2
 
@@ -92,9 +92,9 @@ def test_a_run_continues_a_key_in_the_next_sst() -> None:
         rows = [Entry(b"a", b"", 1, 0), *versions, Entry(b"z", b"", 2, 0)]
         views = [await shelf.view(part) for part in (rows[:20], rows[20:40], rows[40:])]
         run_ = SortedRun(id=RunId(0), ssts=tuple(views))
-        assert entries_from_rows(concat_rows(await drain(RunSource(shelf.reader, run_)))) == rows
+        assert entries_from_rows(concat_rows(await drain(SstViewsSource(shelf.reader, run_.ssts)))) == rows
         one = KeyRange(included(b"k"), included(b"k"))
-        source = RunSource(shelf.reader, run_, one, max_seq=30)
+        source = SstViewsSource(shelf.reader, run_.ssts, one, max_seq=30)
         assert entries_from_rows(concat_rows(await drain(source))) == versions[30:]
 
     anyio.run(run)
@@ -105,7 +105,7 @@ def test_the_next_read_is_in_flight_while_rows_are_used() -> None:
         shelf = Shelf()
         view = await shelf.view(ROWS)
         async with anyio.create_task_group() as tasks:
-            source = SstSource(shelf.reader, view, read_ahead_bytes=5000, read_ahead=ReadAhead(tasks))
+            source = SstViewsSource(shelf.reader, (view,), read_ahead_bytes=5000, read_ahead=ReadAhead(tasks))
             assert await source.next() is not None
             before = len(shelf.store.reads)
             await anyio.wait_all_tasks_blocked()
@@ -117,7 +117,7 @@ def test_the_next_read_is_in_flight_while_rows_are_used() -> None:
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("kind", [SstSource, RunSource, CachedBlockSource])
+@pytest.mark.parametrize("kind", [SstViewsSource, CachedBlockSource])
 def test_several_reads_are_made_at_the_same_time(kind: Any, reverse: bool) -> None:
     if reverse and kind is CachedBlockSource:
         pytest.skip("stored blocks are read forward")
@@ -127,11 +127,10 @@ def test_several_reads_are_made_at_the_same_time(kind: Any, reverse: bool) -> No
         view = await shelf.view(ROWS)
         store, most, chunks = CountingStore(shelf.store), 0, []
         shelf.reader._store = store  # type: ignore[assignment]
-        of = {SstSource: view, RunSource: SortedRun(id=RunId(1), ssts=(view,)), CachedBlockSource: (view,)}[kind]
         wanted = KeyRange(included(ROWS[100].key), excluded(ROWS[1900].key))
         async with anyio.create_task_group() as tasks:
             options = {"read_ahead": ReadAhead(tasks), "fetch_tasks": 3, "reverse": reverse}
-            source = kind(shelf.reader, of, wanted, 5000, **options)
+            source = kind(shelf.reader, (view,), wanted, 5000, **options)
             while (chunk := await source.next()) is not None:
                 chunks.append(chunk)
                 assert not source.is_over or chunk is chunks[-1]
@@ -150,7 +149,7 @@ def test_what_was_read_ahead_is_taken_without_waiting() -> None:
         shelf = Shelf()
         view = await shelf.view(ROWS)
         async with anyio.create_task_group() as tasks:
-            source = SstSource(shelf.reader, view, read_ahead_bytes=5000, read_ahead=ReadAhead(tasks))
+            source = SstViewsSource(shelf.reader, (view,), read_ahead_bytes=5000, read_ahead=ReadAhead(tasks))
             taken = [await source.next()]
             without_waiting = 0
             while taken[-1] is not None:
@@ -175,7 +174,7 @@ def test_errors_of_a_prefetch_reach_the_reader_of_the_rows() -> None:
         view = await shelf.view(ROWS)
         async with anyio.create_task_group() as tasks:
             read_ahead = ReadAhead(tasks)
-            source = SstSource(shelf.reader, view, read_ahead_bytes=5000, read_ahead=read_ahead)
+            source = SstViewsSource(shelf.reader, (view,), read_ahead_bytes=5000, read_ahead=read_ahead)
             await source.next()
             await anyio.wait_all_tasks_blocked()
             await shelf.store.delete(shelf.reader.slot(view.sst).path)
@@ -183,7 +182,7 @@ def test_errors_of_a_prefetch_reach_the_reader_of_the_rows() -> None:
             with pytest.raises(CorruptionError, match="does not exist"):
                 await source.next()
             read_ahead.close()
-            other = SstSource(shelf.reader, view, read_ahead_bytes=5000, read_ahead=read_ahead)
+            other = SstViewsSource(shelf.reader, (view,), read_ahead_bytes=5000, read_ahead=read_ahead)
             with pytest.raises((ClosedError, CorruptionError)):
                 await drain(other)
 
@@ -194,11 +193,11 @@ def test_a_wanted_number_of_rows_is_not_much_overshot() -> None:
     async def run() -> None:
         shelf = Shelf()
         view = await shelf.view(ROWS)
-        source = SstSource(shelf.reader, view, KeyRange.half_open(b"k00100", None), expected_rows=100)
+        source = SstViewsSource(shelf.reader, (view,), KeyRange.half_open(b"k00100", None), expected_rows=100)
         rows = await source.next()
         assert rows is not None
         assert 90 <= len(rows) <= 200
-        again = SstSource(shelf.reader, view, KeyRange.half_open(b"k00100", None), expected_rows=100)
+        again = SstViewsSource(shelf.reader, (view,), KeyRange.half_open(b"k00100", None), expected_rows=100)
         reads = len(shelf.store.reads)
         assert await again.next() is not None
         assert len(shelf.store.reads) == reads  # short reads are kept

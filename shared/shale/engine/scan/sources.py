@@ -1,6 +1,5 @@
 """The sources that a scan merges: memtables, L0s and sorted runs of every tree in its range."""
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TypeAlias
@@ -17,6 +16,7 @@ from shale.kernels.dispatch import use_kernels
 from shale.kernels.rows import Rows
 from shale.sst.row_search import rows_up_to
 from shale.sst.source import CachedBlockSource, CachedOptions, SourceOptions, SstViewsSource
+from shale.sst.view_chains import disjoint_chains
 from shale.types import UNBOUNDED, KeyRange, Seq, SstView, Tree, excluded, included
 
 PartOfTree: TypeAlias = tuple[KeyRange, Tree]
@@ -96,7 +96,7 @@ def _visible_blocks(view: SuperVersion, plan: ScanPlan, trees: list[PartOfTree])
         [
             CachedBlockSource(view.reader, views, part, size_bytes, **options)
             for part, tree in trees
-            for views in (*_l0_chains(tree, part), *(run.ssts for run in tree.compacted))
+            for views in (*disjoint_chains(_l0_in(tree, part)), *(run.ssts for run in tree.compacted))
         ],
         view.reader.env,
         visibility=Visibility(
@@ -120,41 +120,13 @@ def _l0_in(tree: Tree, part: KeyRange) -> list[SstView]:
     return [each for each in tree.l0 if not each.effective_range.intersect(part).is_empty]
 
 
-def _l0_chains(tree: Tree, part: KeyRange) -> list[list[SstView]]:
-    """Return the L0s in chains, newest first: neighbours whose keys are disjoint, in the order of the keys.
-
-    A chain is read as one source, like a run: with one for each L0, a scan would hold a block of each from its start.
-    """
-    chains: list[list[SstView]] = []
-    starts: list[bytes] = []
-    ends: list[bytes | None] = []
-    for each in _l0_in(tree, part):
-        keys = each.effective_range
-        start, end = keys.first_key or b"", keys.end_key
-        at = bisect_left(starts, start)
-        before = ends[at - 1] if at else b""
-        is_apart = before is not None and before <= start and (at == len(starts) or _ends_by(end, starts[at]))
-        if not chains or not is_apart:
-            chains.append([each])
-            starts, ends = [start], [end]
-        else:
-            chains[-1].insert(at, each)
-            starts.insert(at, start)
-            ends.insert(at, end)
-    return chains
-
-
-def _ends_by(end: bytes | None, key: bytes) -> bool:
-    return end is not None and end <= key
-
-
 def _read_ahead_bytes(view: SuperVersion, plan: ScanPlan) -> int:
     return view.options.read_ahead_bytes if plan.read_ahead_bytes is None else plan.read_ahead_bytes
 
 
 def _tree_sources(view: SuperVersion, plan: ScanPlan, part: KeyRange, tree: Tree) -> list[RowSource]:
     """Return the L0s and runs of one tree, newest first, which share the rows of a limited scan evenly."""
-    l0 = _l0_chains(tree, part)
+    l0 = disjoint_chains(_l0_in(tree, part))
     if plan.expected_rows is not None:
         levels = len(l0) + len(tree.compacted)
         plan = plan._replace(expected_rows=plan.expected_rows // (levels or 1) + _ROWS_SPARE)

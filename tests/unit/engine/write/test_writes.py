@@ -107,12 +107,11 @@ async def stored(db: shale.Db) -> list[Any]:
     """Return the rows of the only L0."""
     from shale.iter.source import drain
     from shale.kernels.rows import entries_from_rows
-    from shale.sst.source import SstSource
-    from shale.types import EVERYTHING
+    from shale.sst.source import SstViewsSource
 
     view = db._writer.views.view
     (sst,) = db.status.manifest.tree.l0
-    return [entry for rows in await drain(SstSource(view.reader, sst, EVERYTHING)) for entry in entries_from_rows(rows)]
+    return [entry for rows in await drain(SstViewsSource(view.reader, (sst,))) for entry in entries_from_rows(rows)]
 
 
 def test_refused_merges_change_nothing_and_use_a_number_as_in_slatedb() -> None:

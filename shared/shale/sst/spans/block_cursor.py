@@ -1,0 +1,54 @@
+"""A position in the blocks of one SST, from which spans are read."""
+
+from shale.sst.meta import SstMeta, span_begin, span_end
+from shale.sst.slot import SstSlot
+from shale.types import KeyRange
+
+
+class BlockCursor:
+    """A position in the blocks of one SST."""
+
+    __slots__ = ("_last", "_next", "meta", "slot", "visible")
+
+    def __init__(self, slot: SstSlot, meta: SstMeta, visible: KeyRange) -> None:
+        self.slot = slot
+        self.meta = meta
+        self.visible = visible
+        self._next, self._last = meta.index.block_range(visible)
+
+    @property
+    def is_done(self) -> bool:
+        return self._next >= self._last
+
+    @property
+    def next_block_bytes(self) -> int:
+        """The stored size of the next block of a forward position; after the end that of the last block of the SST."""
+        offsets = self.meta.index.offsets
+        begin = min(self._next, len(offsets) - 2)
+        return int(offsets[begin + 1] - offsets[begin]) if begin >= 0 else 0
+
+    def go_back(self, first: int) -> None:
+        """Undo the last step, which began at this block."""
+        self._next = first
+
+    def advance(self, size_bytes: int) -> tuple[int, int]:
+        """Return the next span ``[first, last)``."""
+        first = self._next
+        self._next = span_end(self.meta.index.offsets, first, self._last, size_bytes)
+        return first, self._next
+
+
+class ReverseBlockCursor(BlockCursor):
+    """A position that moves from the last block to the first."""
+
+    __slots__ = ()
+
+    def advance(self, size_bytes: int) -> tuple[int, int]:
+        """Return the span ``[first, last)`` before the last one."""
+        last = self._last
+        self._last = span_begin(self.meta.index.offsets, self._next, last, size_bytes)
+        return self._last, last
+
+    def go_back(self, first: int) -> None:
+        """Refuse: a merge of stored blocks, which alone takes steps back, reads forward."""
+        raise AssertionError(f"block {first}: a backward position takes no step back")
