@@ -7,10 +7,11 @@ from urllib.parse import parse_qsl
 from starlette.types import Receive, Scope, Send
 
 from shale.service.http.problems import bad_request
+from shale.sst.budget import LARGE_VALUE_BYTES
 
 OCTETS = "application/octet-stream"
 PIECE_BYTES = 256 << 10
-"""Larger bodies are sent in pieces, so that no server copies a whole body into its buffers."""
+"""Large bodies are sent in pieces, so that no server copies a whole body into its buffers."""
 _MORE_FIELDS = 64
 """More query parameters than a path takes are parsed, so that an error can name an unknown one."""
 RawHeader = tuple[bytes, bytes]
@@ -85,7 +86,7 @@ class Response:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's signature
         """Send the response."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        if len(self.body) > PIECE_BYTES:
+        if len(self.body) > LARGE_VALUE_BYTES:  # a smaller one counts as unread bytes of its connection
             rest = memoryview(self.body)
             while len(rest) > PIECE_BYTES:  # the server waits before each piece until the client has read the last one
                 await send({"type": "http.response.body", "body": rest[:PIECE_BYTES], "more_body": True})

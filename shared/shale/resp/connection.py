@@ -70,7 +70,6 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Create the session and start the task of the connection."""
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=ANSWER_BYTES)
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if peer else ""
         address = f"{peer[0]}:{peer[1]}" if peer else ""

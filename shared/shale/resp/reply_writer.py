@@ -1,6 +1,7 @@
 """Writes the replies of one connection, no faster than the client reads them."""
 
 import asyncio
+from functools import partial
 
 import anyio
 
@@ -22,20 +23,23 @@ class ReplyWriter:
         self._backend = backend
         self._session = session
         self._transport = transport
-        self._responses = backend.memory.responses
+        # In a turn of its own: it may be called while the transport writes.
+        self._unread = backend.memory.unread.share(partial(asyncio.get_running_loop().call_soon, self._abort))
+        self._is_counted = False
+        """Whether what it sends has a share of memory already."""
         self._may_write: asyncio.Future[None] | None = None
-        self._unread_bytes = 0
         self.is_over = False
         """Whether the connection has ended or is being closed."""
 
     def pause(self) -> None:
         """Write no more: the client does not read its replies."""
-        self._count_unread(self._transport.get_write_buffer_size())
+        if not self._is_counted:
+            self._unread.count(self._transport.get_write_buffer_size())
         self._may_write = asyncio.get_running_loop().create_future()
 
     def resume(self) -> None:
         """Write again."""
-        self._count_unread(0)
+        self._unread.count(0)
         waiter, self._may_write = self._may_write, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
@@ -76,14 +80,21 @@ class ReplyWriter:
             if scope.cancelled_caught:
                 self._abort()
                 return False
-            for answer in answers:
-                rest = memoryview(answer)
-                while rest and not self.is_over:
-                    self._transport.write(rest[:ANSWER_BYTES])
-                    rest = rest[ANSWER_BYTES:]
-                    if self._may_write is not None and not await self._is_read():
-                        return False
+            self._is_counted = True
+            try:
+                await self._send_pieces(answers)
+            finally:
+                self._is_counted = False
         return not self.is_over
+
+    async def _send_pieces(self, answers: list[bytes]) -> None:
+        for answer in answers:
+            rest = memoryview(answer)
+            while rest and not self.is_over:
+                self._transport.write(rest[:ANSWER_BYTES])
+                rest = rest[ANSWER_BYTES:]
+                if self._may_write is not None and not await self._is_read():
+                    return
 
     async def _is_read(self) -> bool:
         """Wait until the client has read most of its replies; drop a client that reads nothing of them."""
@@ -94,12 +105,6 @@ class ReplyWriter:
             if scope.cancelled_caught and self._transport.get_write_buffer_size() >= unread_bytes:
                 self._abort()
         return not self.is_over
-
-    def _count_unread(self, size_bytes: int) -> None:
-        responses = self._responses
-        responses.give_back(self._unread_bytes)
-        responses.note(size_bytes)
-        self._unread_bytes = size_bytes
 
     def _abort(self) -> None:
         self.is_over = True

@@ -118,7 +118,7 @@ async def serve_database(
     drain_s = settings.shutdown.request_timeout
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(api.running())
-        limits = replace(ports.limits, responses=api.memory.responses, metrics=process.metrics)
+        limits = replace(ports.limits, unread=api.memory.unread, metrics=process.metrics)
         page = FrontPage(
             api,
             role=settings.ROLE,

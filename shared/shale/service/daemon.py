@@ -195,7 +195,7 @@ class _Shell(Generic[S]):
                 limits=ConnectionLimits(
                     connections_max=connections_within_open_files(ADMIN_CONNECTIONS_MAX, ADMIN_EIGHTHS),
                     per_address=ConnectionCounts(ADMIN_CONNECTIONS_PER_ADDRESS),
-                    responses=self._memory.responses,
+                    unread=self._memory.unread,
                 ),
                 certificate=None if certificates is None else certificates.admin,
             ):

@@ -8,6 +8,7 @@ from typing import Any
 import shale
 from shale.core.memory_account import MemoryAccount
 from shale.env import Env
+from shale.resp.backend import Backend
 from shale.resp.options import RespOptions
 from shale.resp.server import serve_resp
 from shale.service.http.server import open_socket
@@ -19,6 +20,7 @@ from shale.telemetry.metrics import Metrics
 from tests.integration.resp.port import Line, Port, encoded, serve, until
 
 LARGE = 2 << 20
+VALUE_BYTES = 60 << 10
 
 
 def memory_of_process() -> ProcessMemory:
@@ -71,29 +73,36 @@ def test_an_idle_client_keeps_no_memory_of_large_values_with_short_replies() -> 
 def test_a_client_that_leaves_and_takes_no_replies_does_not_keep_its_socket() -> None:
     """``QUIT`` ends the connection after its replies, which may never be read."""
 
-    async def scenario(served: Port) -> None:
+    async def scenario(number: int, backend: Backend) -> None:
         loop = asyncio.get_running_loop()
         with contextlib.closing(socket.socket()) as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             connection.setblocking(False)
-            await loop.sock_connect(connection, ("127.0.0.1", served.number))
-            for _ in range(2):
-                await loop.sock_sendall(connection, encoded("GET", "value"))
-            await loop.sock_sendall(connection, encoded("QUIT"))
-            await until(lambda: served.backend.calls["quit"])
-            assert served.backend.connections == 1, "a socket that is open counts"
-            await until(lambda: not served.backend.connections)
+            await loop.sock_connect(connection, ("127.0.0.1", number))
+            await loop.sock_sendall(connection, encoded("GET", "value") + encoded("QUIT"))
+            await until(lambda: backend.calls["quit"])
+            assert backend.connections == 1, "a socket that is open counts"
+            await until(lambda: not backend.connections)
             received = 0
             with contextlib.suppress(ConnectionError):
                 while data := await loop.sock_recv(connection, 1 << 16):
                     received += len(data)
-            assert received < 2 * LARGE // 10
+            assert received < VALUE_BYTES
 
-    async def prepared(served: Port) -> None:
-        await served.db.put(b"value", b"v" * (LARGE // 10))
-        await scenario(served)
+    async def run() -> None:
+        listener = open_socket("127.0.0.1", 0, setting="resp.port")
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        number = listener.getsockname()[1]
+        options = RespOptions(send_timeout_s=1.0)
+        async with (
+            asyncio.timeout(60),
+            shale.Db.open("db", store=MemoryStore()) as db,
+            serve_resp(db, listener, Env.system(), Metrics(), options) as backend,
+        ):
+            await db.put(b"value", b"v" * VALUE_BYTES)
+            await scenario(number, backend)
 
-    serve(prepared, send_timeout_s=1.0)
+    asyncio.run(run())
 
 
 def test_watched_keys_are_limited() -> None:

@@ -84,3 +84,29 @@ def test_unread_scans_and_gets_are_bounded_and_others_are_served(tmp_path: Path)
         while held_bytes(daemon, "responses", "scans"):
             time.sleep(0.1)
         assert daemon.process.poll() is None
+
+
+def test_unread_values_of_medium_size_are_bounded_by_dropping_clients(tmp_path: Path) -> None:
+    """No memory is reserved for them, so that who reads at once never waits for it."""
+    medium = b"GET /v1/kv/medium HTTP/1.1\r\nhost: x\r\n\r\n"
+    options = ("--url", f"file://{tmp_path}/store/db", "--port", "0", "--set", f"memory.response_bytes={BUDGET}")
+    with running("shale_writer", *options, log=tmp_path / "log") as daemon:
+        port = daemon.port("port")
+        assert put(daemon, "medium", bytes(900 << 10)) == 204
+        with unread(port, medium, 3 * CLIENTS) as clients:
+            for _ in range(10):
+                status, body = daemon.get("/v1/kv/medium", port=port)
+                assert (status, len(body)) == (200, 900 << 10)
+                assert held_bytes(daemon, "responses") <= BUDGET // 2
+            assert sum(is_cut(client) for client in clients) >= CLIENTS
+        assert daemon.process.poll() is None
+
+
+def is_cut(client: socket.socket) -> bool:
+    """Return whether a response ends before its last byte."""
+    received = 0
+    client.settimeout(5)
+    with contextlib.suppress(OSError):
+        while received < 900 << 10 and (data := client.recv(MIB)):
+            received += len(data)
+    return received < 900 << 10

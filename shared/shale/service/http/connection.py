@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import MutableMapping
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
-from shale.concurrency.byte_budget import ByteBudget
 from shale.core.address_limits import ConnectionCounts
 from shale.service.http.ordered_connection import OrderedProtocol
 from shale.service.http.problems import Problem, busy
+from shale.service.memory.unread_responses import UnreadResponses, UnreadShare
 
 HEAD_BYTES_MAX = 128 * 1024
 """Limit for the request line and headers of one request; the HTTP parser itself has none."""
@@ -47,9 +48,9 @@ class BoundedProtocol(OrderedProtocol):
     _counted_address: str | None = None
     send_timeout_s = 30.0
     """A client that reads nothing of its responses for so many seconds is dropped."""
-    responses: ByteBudget | None = None
-    """Counts what clients have not read."""
-    _counted_bytes = 0
+    unread: UnreadResponses | None = None
+    """Counts what clients have not read, and drops some if it is too much."""
+    _unread_share: UnreadShare | None = None
     _is_endless = False
     _unread_bytes = 0
     _unread_timer: asyncio.TimerHandle | None = None
@@ -62,6 +63,9 @@ class BoundedProtocol(OrderedProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Start the timer for the first request of a new connection."""
         super().connection_made(transport)
+        if self.unread is not None:
+            # In a turn of its own: it may be called while the transport writes.
+            self._unread_share = self.unread.share(partial(self.loop.call_soon, transport.abort))
         tls = transport.get_extra_info("ssl_object")
         certificate = None if tls is None else tls.getpeercert(binary_form=True)
         self._extensions = {
@@ -136,10 +140,8 @@ class BoundedProtocol(OrderedProtocol):
         super().resume_writing()
 
     def _count_unread(self, size_bytes: int) -> None:
-        if self.responses is not None:
-            self.responses.give_back(self._counted_bytes)
-            self.responses.note(size_bytes)
-            self._counted_bytes = size_bytes
+        if self._unread_share is not None:
+            self._unread_share.count(size_bytes)
 
     def _expect_reading(self) -> None:
         self._unread_bytes = self.transport.get_write_buffer_size()

@@ -11,12 +11,12 @@ import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
-from shale.concurrency.byte_budget import ByteBudget
 from shale.concurrency.loop_turns import LoopTurns
 from shale.core.address_limits import ConnectionCounts
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 from shale.service.http.connection import BoundedProtocol
+from shale.service.memory.unread_responses import UnreadResponses
 from shale.service.tls.certificates import ServerCertificate
 from shale.service.tls.listener import HandshakeLimits, TlsListener
 from shale.telemetry.metrics import Metrics
@@ -125,14 +125,14 @@ class ConnectionLimits:
         connections_max: further connections are refused; ``None``: no limit.
         per_address: counts and limits the connections of one address; ``None``: no limit.
         send_timeout_s: a client that reads nothing of its responses for so long is dropped.
-        responses: counts what clients have not read; ``None``: it is not counted.
+        unread: counts what clients have not read; ``None``: it is not counted.
         metrics: counts refusals; ``None``: they are not counted.
     """
 
     connections_max: int | None = None
     per_address: ConnectionCounts | None = None
     send_timeout_s: float = 30.0
-    responses: ByteBudget | None = None
+    unread: UnreadResponses | None = None
     metrics: Metrics | None = None
 
 
@@ -141,7 +141,7 @@ NO_LIMITS = ConnectionLimits()
 
 def _protocol(limits: ConnectionLimits) -> type[BoundedProtocol]:
     """Return a connection class with these limits: uvicorn takes a class and makes the connections itself."""
-    names = ("connections_max", "per_address", "send_timeout_s", "responses", "metrics")
+    names = ("connections_max", "per_address", "send_timeout_s", "unread", "metrics")
     members = {name: getattr(limits, name) for name in names} | {"turns": LoopTurns()}
     return cast("type[BoundedProtocol]", type("_Bounded", (BoundedProtocol,), members))
 

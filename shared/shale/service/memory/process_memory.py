@@ -2,6 +2,7 @@
 
 from shale.concurrency.byte_budget import ByteBudget, TaskShares
 from shale.core.memory_account import MemoryAccount, MemoryPart
+from shale.service.memory.unread_responses import UnreadResponses
 
 _UNBOUNDED_BYTES = 1 << 60
 _SCAN_BYTES_MAX = 32 << 20
@@ -25,6 +26,8 @@ class ProcessMemory:
         self.account = MemoryAccount(_UNBOUNDED_BYTES) if account is None else account
         self.responses = ByteBudget(response_bytes // 2)
         """Bytes that are not sent."""
+        self.unread = UnreadResponses(self.responses)
+        """What connections hold of responses that were made."""
         self.scans = ByteBudget(response_bytes // 2)
         """What scans read ahead."""
         self.large_values = TaskShares(self.responses)

@@ -19,6 +19,7 @@ from shale.service.http.bodies import BodyBudget, BodyPace
 from shale.service.http.problems import Problem
 from shale.service.http.server import ConnectionLimits, open_socket, serve_app
 from shale.service.memory.process_memory import ProcessMemory
+from shale.service.memory.unread_responses import UnreadResponses
 
 if TYPE_CHECKING:
     from shale.engine.scan.scan import Scan
@@ -241,7 +242,7 @@ def test_what_a_client_has_not_read_counts_until_it_is_read() -> None:
         assert await reader.readexactly(len(body)) == body
         assert responses.used_bytes == 0
 
-    on_a_connection(scenario, app=Response(200, body), responses=responses)
+    on_a_connection(scenario, app=Response(200, body), unread=UnreadResponses(responses))
 
 
 LOST = http_protocol.BoundedProtocol.connection_lost
