@@ -13,8 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from shale_cli.framework.output.writer import Output
+
+_WORKER_IS_LATE = "Python worker failed to connect back"
+_STARTS_MAX = 3
 
 
 def register(app: typer.Typer) -> None:
@@ -74,13 +78,31 @@ def changes(
             writer = writer.format(format_).option("path", to)
         with tempfile.TemporaryDirectory(prefix="shale-changes-") as temporary:
             writer = writer.option("checkpointLocation", offsets or temporary)
-            query = (writer.trigger(availableNow=True) if once else writer).start()
-            try:
-                query.awaitTermination()
-            finally:
-                query.stop()
+            run_query((writer.trigger(availableNow=True) if once else writer).start)
 
     run(context, master, conf, work, shows_stages=False)
+
+
+def run_query(start: "Callable[[], StreamingQuery]") -> None:
+    """Run a query until it ends; start it again if Spark's Python worker was not ready within 10 s, as on a busy host.
+
+    Raises:
+        StreamingQueryException: the query failed; it stops in any case.
+    """
+    from pyspark.errors import StreamingQueryException
+
+    for attempt in range(1, _STARTS_MAX + 1):
+        query = start()
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as failed:
+            is_late = _WORKER_IS_LATE in str(failed) and query.lastProgress is None
+            if attempt == _STARTS_MAX or not is_late:
+                raise
+        else:
+            return
+        finally:
+            query.stop()
 
 
 def printer(output: "Output") -> "Callable[[DataFrame, int], None]":

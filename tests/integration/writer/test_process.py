@@ -71,7 +71,7 @@ def test_a_stop_lets_running_requests_end(tmp_path: Path) -> None:
 
 def test_kept_connections_end_with_the_stop(tmp_path: Path) -> None:
     with writer(tmp_path) as client:
-        connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=60)
         connection.request("PUT", kv(b"a"), b"1")
         answer = connection.getresponse()
         answer.read()

@@ -271,7 +271,7 @@ async def test_in_one_process_a_compaction_waits_for_no_timer():
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(compactor.run)
         await anyio.wait_all_tasks_blocked()  # the first round is over
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             (submitted,) = await admin.submit(FULL_ROOT)
             info = await admin.wait(submitted.id, poll_interval_s=3600)
         tasks.cancel_scope.cancel()

@@ -33,7 +33,7 @@ async def compact_all_l0(store: MemoryStore, version: ManifestVersion, db: shale
     admin = CompactionAdmin(store, "db", env)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(compactor.run)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             l0 = tuple(view.id for view in db.status.manifest.tree.l0)
             (submitted,) = await admin.submit(Sources(l0_view_ids=l0))
             assert (await admin.wait(submitted.id, poll_interval_s=QUICK_S)).phase is Phase.COMPLETED

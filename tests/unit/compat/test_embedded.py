@@ -46,7 +46,7 @@ def test_a_writer_with_a_compactor_never_runs_out_of_room_in_l0() -> None:
             for number in range(24):
                 await db.put(b"k%d" % number, b"v")
                 await db.merge(b"all", b"%d," % number)
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     await db.flush_with_options(TO_L0)
             admin = slatedb.AdminBuilder(PATH, store).build()
             view = await admin.read_compactor_state_view()
@@ -76,7 +76,7 @@ def test_a_compaction_is_submitted_by_hand() -> None:
             assert submitted.spec == spec
             assert submitted.status is slatedb.CompactionStatus.SUBMITTED
             assert submitted.active
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while True:
                     found = await admin.read_compaction(submitted.id, None)
                     if found is None or not found.active:
@@ -101,7 +101,7 @@ def test_a_writer_collects_unreferenced_files() -> None:
                 await db.put(b"k", b"%d" % number)
                 await db.flush_with_options(TO_L0)
             admin = slatedb.AdminBuilder(PATH, store).build()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while (await admin.list_manifests(None, None))[0].id == 1:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)  # the collector has no event to wait for
             assert await db.get(b"k") == b"3"

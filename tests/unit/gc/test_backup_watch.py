@@ -40,7 +40,7 @@ def value(process: Process[GcSettings], name: str, db: str) -> float | None:
 
 
 async def until_value(process: Process[GcSettings], db: str, wanted: float) -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while value(process, NEWEST, db) != wanted:  # noqa: ASYNC110 - a gauge has no event
             await anyio.sleep(0.01)
 
@@ -91,7 +91,7 @@ async def test_without_a_place_nothing_is_watched(tmp_path: Path, monkeypatch: p
     process = process_of(settings(f"database.url={tmp_path.as_uri()}/store/one"))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(collect, process)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while value(process, MAX_AGE, MAIN) is None:  # noqa: ASYNC110
                 await anyio.sleep(0.01)
         process.draining.set()

@@ -69,7 +69,7 @@ async def running(pool: CollectorPool) -> AsyncIterator[None]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while True:
             if condition():
                 return

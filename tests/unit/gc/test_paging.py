@@ -230,7 +230,7 @@ async def test_who_stops_finishes_a_deletion_that_does_not_take_for_ever(
     monkeypatch.setattr(SlowDeleteStore, "seconds", seconds)
     store, garbage = await planted(store=SlowDeleteStore())
     collector = Collector(store, "db", Env.system(), GcOptions(manifest=None, wal=None, compacted=QUICK))
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(collector.run)
             while not collector.states[Task.COMPACTED].progress.planned:

@@ -70,7 +70,7 @@ def with_writer(store: MemoryStore, scenario: Scenario) -> None:
 
 
 async def tell(served: Served, scenario: Scenario) -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(served.serve)
             while not served.process.health.started:

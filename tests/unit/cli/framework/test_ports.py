@@ -25,7 +25,7 @@ def test_no_other_process_gets_a_reserved_port_before_the_child_listens() -> Non
         with pytest.raises(OSError, match="in use"):
             bind(port)
         child = open_socket(LOOPBACK, port, setting="http.port")
-        with child, socket.create_connection((LOOPBACK, port), timeout=10) as client:
+        with child, socket.create_connection((LOOPBACK, port), timeout=60) as client:
             assert client.getpeername()[1] == port
         with pytest.raises(OSError, match="in use"):  # the child ended; the supervisor still holds the port
             bind(port)

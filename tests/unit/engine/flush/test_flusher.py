@@ -57,7 +57,7 @@ def with_flusher(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(flusher.run, fail)
             tasks.start_soon(flusher.sort)
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await scenario(parts, flusher)
             tasks.cancel_scope.cancel()
 

@@ -77,7 +77,7 @@ class Writer:
 
 def with_writer(scenario: Callable[[Writer], Awaitable[None]]) -> None:
     async def main() -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await scenario(await Writer.claim())
 
     run(main)

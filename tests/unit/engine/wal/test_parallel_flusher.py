@@ -99,7 +99,7 @@ def running(
         this = Run(parts, wal, flusher)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(this.work)
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 await scenario(this)
             tasks.cancel_scope.cancel()
 

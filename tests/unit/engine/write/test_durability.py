@@ -127,7 +127,7 @@ async def outcome(wait: Wait, *changes: Change) -> object:
         except ShaleError as error:
             ended.append(error)
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run)
             for change in changes:

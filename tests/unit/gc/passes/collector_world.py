@@ -64,6 +64,6 @@ async def with_wal_elsewhere(world: World) -> None:
 
 
 async def until(condition: Any) -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while not condition():
             await anyio.lowlevel.checkpoint()

@@ -156,7 +156,7 @@ def test_a_client_does_not_wait_for_the_memory_of_its_own_command_before(command
         async with shale.Db.open("db", store=store, cache=cache) as db:
             backend = Backend(db, Env.system(), RespOptions(), PortServices(memory=memory), COMMANDS, metrics=Metrics())
             say = Talker(RespSession(backend, WRITER_COMMANDS))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 answers = [await say(*words) for words in commands]
             found = answers[-1] if commands[0] == ("MULTI",) else answers
             assert [each if isinstance(each, int) else len(each) for each in found] in (
