@@ -136,6 +136,11 @@ class GcSettings(SeveralDatabasesSettings, BoundarySettings):
             raise ValueError(str(error)) from error
         return self
 
+    @property
+    def admin_listen_port(self) -> int:
+        """The admin port to open: for one pass any free one, because a daemon beside it may have the usual one."""
+        return 0 if self.once and "port" not in self.admin.model_fields_set else self.admin.port
+
     def uses_boundary_files(self) -> bool:
         """Whether boundary files are enabled."""
         return self.garbage_collector_options.boundary_files_enabled

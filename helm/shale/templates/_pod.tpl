@@ -172,8 +172,11 @@ spec:
 {{- if include "shale.makesTokens" .root }}
 {{- $items := list (dict "key" "token-hash" "path" "tokens__write") }}
 {{- if not $auth.admin.existingSecret }}{{ $items = append $items (dict "key" "admin-token-hash" "path" "tokens__admin") }}{{ end }}
-{{- /* A standby asks the active writer, so it needs a token. */}}
-{{- if eq .role "writer" }}{{ if .values.standby.enabled }}{{ $items = append $items (dict "key" "token" "path" "standby__token") }}{{ end }}{{ end }}
+{{- /* A standby asks the active writer; the address comes from the manifest, so its token may only read. */}}
+{{- if eq .role "writer" }}{{ if .values.standby.enabled }}
+{{- $items = append $items (dict "key" "standby-token-hash" "path" "tokens__read") }}
+{{- $items = append $items (dict "key" "standby-token" "path" "standby__token") }}
+{{- end }}{{ end }}
 {{- $sources = append $sources (dict "secret" (dict "name" (include "shale.tokensName" .root) "items" $items)) }}
 {{- end }}
 {{- if $auth.existingSecret }}

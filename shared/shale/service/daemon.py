@@ -175,7 +175,7 @@ class _Shell(Generic[S]):
             open_audit_file(self._settings.audit.file)
         if self._settings.tls.is_on:
             self._certificates = PortCertificates(self._settings.tls, self._metrics)
-        listener = open_socket(section.host, section.port, setting="admin.port")
+        listener = open_socket(section.host, self._settings.admin_listen_port, setting="admin.port")
         self._admin_port = listener.getsockname()[1]
         status = partial(self._status, started_s)
         self._health.add_status(status)

@@ -68,9 +68,7 @@ class PageShell:
         printed = ""
         for line in commands(text):
             if (admin_ports := _admin_ports(line)) is None:
-                # Another process may have the usual admin port, such as a test that runs at the same time.
-                options = " --admin-port 0" if "--once" in line.split() else ""
-                printed += self._execute(self._moved(line) + options)
+                printed += self._execute(self._moved(line))
             else:
                 self._start(line, admin_ports)
         return printed

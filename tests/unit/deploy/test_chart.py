@@ -236,10 +236,10 @@ def test_the_chart_makes_tokens_and_daemons_get_hashes() -> None:
     """The cluster's own tokens are kept: ``lookup`` finds them, which takes a cluster."""
     objects = render(*MINIMAL)
     data = {name: b64decode(text).decode() for name, text in objects["Secret", "tokens"]["data"].items()}
-    for name in ("token", "admin-token"):
+    for name in ("token", "admin-token", "standby-token"):
         assert len(data[name]) == 48
         assert data[f"{name}-hash"] == token_hash(data[name])
-    assert data["token"] != data["admin-token"]
+    assert len({data["token"], data["admin-token"], data["standby-token"]}) == 3
     for template in pod_templates(objects).values():
         (volume,) = [each for each in template["spec"]["volumes"] if each["name"] == "secrets"]
         (source,) = volume["projected"]["sources"]
@@ -252,11 +252,14 @@ def test_the_chart_makes_tokens_and_daemons_get_hashes() -> None:
         }
 
 
-def test_a_standby_gets_a_token_to_ask_with() -> None:
+def test_a_standby_gets_a_token_to_ask_with_that_may_only_read() -> None:
     pods = pod_templates(render(*MINIMAL, "--set", "writer.standby.enabled=true"))
     for name in ("writer", "writer-standby"):
         (volume,) = [each for each in pods[name]["spec"]["volumes"] if each["name"] == "secrets"]
-        assert {"key": "token", "path": "standby__token"} in volume["projected"]["sources"][0]["secret"]["items"]
+        assert volume["projected"]["sources"][0]["secret"]["items"][2:] == [
+            {"key": "standby-token-hash", "path": "tokens__read"},
+            {"key": "standby-token", "path": "standby__token"},
+        ]
 
 
 def test_a_release_may_be_insecure_on_purpose(tmp_path: Path) -> None:

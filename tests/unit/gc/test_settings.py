@@ -159,3 +159,12 @@ def test_options_of_chosen_tasks() -> None:
     assert (chosen.delete_grace_period_s, chosen.boundary_files_enabled) == (None, True)
     other = options_for({}, boundary_files_enabled=False, delete_grace_period_s=5.0)
     assert (other.enabled, other.delete_grace_period_s, other.boundary_files_enabled) == ((), 5.0, False)
+
+
+@pytest.mark.parametrize(
+    ("argv", "port"),
+    [((), 9464), (("--once",), 0), (("--once", "--admin-port", "9464"), 9464), (("--set", "once=true"), 0)],
+)
+def test_one_pass_takes_no_port_of_a_daemon_beside_it(argv: tuple[str, ...], port: int) -> None:
+    """Unless the port is set: a pass that was started by hand failed while a daemon ran."""
+    assert load_settings(GcSettings, [*URL, *argv]).settings.admin_listen_port == port

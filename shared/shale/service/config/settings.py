@@ -110,6 +110,11 @@ class DaemonSettings(BaseSettings):
         """
         return self.admin.require_token
 
+    @property
+    def admin_listen_port(self) -> int:
+        """The admin port to open; 0: any free one."""
+        return self.admin.port
+
     def listening_ports(self) -> list[ListeningPort]:
         """Return the ports that the daemon opens.  A closed admin port serves only health and metrics."""
         is_protected = bool(self.admin_tokens()) or self.requires_admin_token() or self.tls.client_ca_file is not None
