@@ -62,9 +62,12 @@ def check_inputs_are_pinned(
 ) -> None:
     """Check that SSTs which a compactor removes from the manifest stay protected by a checkpoint for their readers.
 
-    The checkpoint is listed and was live when the compactor sent its write, whose delay is unbounded.
+    The checkpoint is listed and was live when the compactor sent its write, whose delay is unbounded.  A compactor and
+    a collector in the process of a writer need none for outputs that the writer has not served: it replaces its own
+    one after a commit, and there may be two commits before.
     """
-    if "compactor" not in mutation.role.split("+"):
+    roles = mutation.role.split("+")
+    if "compactor" not in roles:
         return
     gone = base.ssts().keys() - new.ssts().keys()
     if not gone:
@@ -74,7 +77,13 @@ def check_inputs_are_pinned(
     for checkpoint in new.checkpoints:
         if not checkpoint.is_expired(sent_ms) and checkpoint.manifest_id in versions:
             pinned.update(versions[checkpoint.manifest_id].ssts())
+            if checkpoint.writer_epoch == base.writer_epoch and {"writer", "gc"} <= set(roles):
+                pinned.update(_outputs(base) - versions[checkpoint.manifest_id].ssts().keys())
     assert gone <= pinned, f"{mutation}: removed SSTs that no checkpoint keeps: {sorted(map(str, gone - pinned))}"
+
+
+def _outputs(manifest: Manifest) -> set[Ulid]:
+    return {view.sst.id for _, tree in manifest.trees() for run in tree.compacted for view in run.ssts}
 
 
 def _check_nothing_is_lost(base: Compactions, new: Compactions, mutation: Mutation) -> None:
