@@ -72,19 +72,19 @@ def changes(
             on_gap="skip" if skip_gaps else "fail",
         )
         writer = stream.writeStream
-        if to is None:
-            writer = writer.foreachBatch(printer(command.output))
-        else:
-            writer = writer.format(format_).option("path", to)
+        printer = LinePrinter(command.output)
+        writer = writer.foreachBatch(printer.write) if to is None else writer.format(format_).option("path", to)
         with tempfile.TemporaryDirectory(prefix="shale-changes-") as temporary:
             writer = writer.option("checkpointLocation", offsets or temporary)
-            run_query((writer.trigger(availableNow=True) if once else writer).start)
+            run_query((writer.trigger(availableNow=True) if once else writer).start, printer)
 
     run(context, master, conf, work, shows_stages=False)
 
 
-def run_query(start: "Callable[[], StreamingQuery]") -> None:
+def run_query(start: "Callable[[], StreamingQuery]", printer: "LinePrinter") -> None:
     """Run a query until it ends; start it again if Spark's Python worker was not ready within 10 s, as on a busy host.
+
+    A query whose first batch has begun is not started again: its lines would be printed twice.
 
     Raises:
         StreamingQueryException: the query failed; it stops in any case.
@@ -96,7 +96,8 @@ def run_query(start: "Callable[[], StreamingQuery]") -> None:
         try:
             query.awaitTermination()
         except StreamingQueryException as failed:
-            is_late = _WORKER_IS_LATE in str(failed) and query.lastProgress is None
+            has_begun = printer.has_begun or query.lastProgress is not None
+            is_late = _WORKER_IS_LATE in str(failed) and not has_begun
             if attempt == _STARTS_MAX or not is_late:
                 raise
         else:
@@ -105,18 +106,24 @@ def run_query(start: "Callable[[], StreamingQuery]") -> None:
             query.stop()
 
 
-def printer(output: "Output") -> "Callable[[DataFrame, int], None]":
-    """Return a function that writes the rows of a micro-batch, one line each, in their order."""
-    from shale_cli.framework.output.writer import Format, write_line, write_text
-    from shale_spark.cli.change_output import as_json, as_text
+class LinePrinter:
+    """Writes the rows of micro-batches, one line each, in their order."""
 
-    def write(batch: "DataFrame", _batch_id: int) -> None:
+    def __init__(self, output: "Output") -> None:
+        self._output = output
+        self.has_begun = False
+        """Whether a batch has begun; some of its lines may be printed."""
+
+    def write(self, batch: "DataFrame", _batch_id: int) -> None:
+        """Write one micro-batch."""
+        from shale_cli.framework.output.writer import Format, write_line, write_text
+        from shale_spark.cli.change_output import as_json, as_text
+
+        self.has_begun = True
         for row in batch.toLocalIterator():
-            if output.format is Format.TABLE:
-                write_text("  ".join(as_text(output, value) for value in row))
+            if self._output.format is Format.TABLE:
+                write_text("  ".join(as_text(self._output, value) for value in row))
             else:
                 write_line(as_json(row))
         # Flush, so that the reader of a pipe does not wait for the next change.
         sys.stdout.flush()
-
-    return write

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from shale_spark.cli.changes import run_query
+from shale_cli.framework.output.writer import Format, KeyEncoding, Output
+from shale_spark.cli.changes import LinePrinter, run_query
 
 LATE = "[STREAM_FAILED] terminated with exception: Python worker failed to connect back."
 
@@ -14,7 +15,9 @@ LATE = "[STREAM_FAILED] terminated with exception: Python worker failed to conne
 class Queries:
     """Starts queries that fail with these messages, one after the other; the last one ends well."""
 
-    def __init__(self, *failures: str, progress: Any = None) -> None:
+    def __init__(self, *failures: str, progress: Any = None, prints: bool = False) -> None:
+        self.printer = LinePrinter(Output(Format.JSONL, KeyEncoding.UTF8))
+        self.printer.has_begun = prints
         self._failures = list(failures)
         self._progress = progress
         self.started = self.stopped = 0
@@ -35,23 +38,23 @@ class Queries:
 
 def test_a_worker_that_is_late_gets_another_chance() -> None:
     queries = Queries(LATE, LATE)
-    run_query(queries.start)
+    run_query(queries.start, queries.printer)
     assert (queries.started, queries.stopped) == (3, 3)
 
 
 @pytest.mark.parametrize(
     "queries",
-    [Queries("[STREAM_FAILED] a WAL file is lost"), Queries(LATE, progress={"batchId": 3})],
-    ids=["other", "under way"],
+    [Queries("[STREAM_FAILED] a WAL file is lost"), Queries(LATE, progress={"batchId": 3}), Queries(LATE, prints=True)],
+    ids=["other", "under way", "in its first batch"],
 )
 def test_other_failures_end_the_command(queries: Queries) -> None:
     with pytest.raises(StreamingQueryException):
-        run_query(queries.start)
+        run_query(queries.start, queries.printer)
     assert (queries.started, queries.stopped) == (1, 1)
 
 
 def test_a_worker_that_is_always_late_fails_the_command() -> None:
     queries = Queries(*[LATE] * 9)
     with pytest.raises(StreamingQueryException, match="connect back"):
-        run_query(queries.start)
+        run_query(queries.start, queries.printer)
     assert (queries.started, queries.stopped) == (3, 3)
