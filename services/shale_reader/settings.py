@@ -64,8 +64,8 @@ class ReaderSettings(ServerSettings):
     )
     max_replayed_bytes: Bytes = Field(
         default=1024 * MIB,
-        description="Limit of all rows that are replayed from the WAL; with more, the reader serves an older state "
-        "until the writer has flushed them.",
+        description="Limit of all rows that are replayed from the WAL, with those that only running scans still "
+        "read; with more, the reader serves an older state until the writer has flushed them.",
     )
     skip_wal_replay: bool = Field(default=False, description="Serve only rows that are in SSTs.")
     allow_wal_gap: bool = Field(

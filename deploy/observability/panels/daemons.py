@@ -200,6 +200,13 @@ RUNTIME = Row(
             "{{job}} {{instance}}",
             rate("shale_memory_refusals_total", "job, instance"),
         ),
+        process(
+            "Dropped for memory",
+            "Connections whose clients did not read their responses.",
+            "cps",
+            "{{job}} {{instance}}",
+            rate("shale_memory_dropped_connections_total", "job, instance"),
+        ),
         Panel(
             "Lag of the event loop",
             "ShaleEventLoopLag: p99 above 0.25 s.",

@@ -48,6 +48,8 @@ class MemoryAccount:
         """Whether writes are refused: the process holds as much as it may."""
         self.refusals = 0
         """Requests that were refused because memory was full."""
+        self.dropped_connections = 0
+        """Connections that ended because responses that were not read took too much memory."""
         self.cache: ElasticCache | None = None
         """Shrinks first."""
         self._meters: dict[MemoryPart, tuple[Callable[[], int], ...]] = {}

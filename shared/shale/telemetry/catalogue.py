@@ -80,6 +80,11 @@ _PROCESS = (
         part=("memtables", "cache", "transactions", "requests", "responses", "scans", "compaction", "wal_rows"),
     ),
     _gauge("shale_memory_limit_bytes", "The memory that the process may take: memory.limit.", db=False),
+    _counter(
+        "shale_memory_dropped_connections_total",
+        "Connections that ended because responses that were not read took the memory for them.",
+        db=False,
+    ),
     _counter("shale_memory_refusals_total", "Requests that were refused because memory was full.", db=False),
     _gauge("shale_metrics_sample_ratio", "Share of requests whose latency is observed.", db=False),
     _counter(

@@ -98,7 +98,10 @@ def test_unread_values_of_medium_size_are_bounded_by_dropping_clients(tmp_path: 
                 status, body = daemon.get("/v1/kv/medium", port=port)
                 assert (status, len(body)) == (200, 900 << 10)
                 assert held_bytes(daemon, "responses") <= BUDGET // 2
-            assert sum(is_cut(client) for client in clients) >= CLIENTS
+            cut = sum(is_cut(client) for client in clients)
+            assert cut >= CLIENTS
+            metrics = daemon.get("/metrics", port=daemon.port("admin_port"))[1]
+            assert f"shale_memory_dropped_connections_total {float(cut)}" in metrics
         assert daemon.process.poll() is None
 
 

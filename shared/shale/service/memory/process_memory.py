@@ -26,7 +26,7 @@ class ProcessMemory:
         self.account = MemoryAccount(_UNBOUNDED_BYTES) if account is None else account
         self.responses = ByteBudget(response_bytes // 2)
         """Bytes that are not sent."""
-        self.unread = UnreadResponses(self.responses)
+        self.unread = UnreadResponses(self.responses, self.account)
         """What connections hold of responses that were made."""
         self.scans = ByteBudget(response_bytes // 2)
         """What scans read ahead."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from shale.concurrency.byte_budget import ByteBudget
+from shale.core.memory_account import MemoryAccount
 
 
 class UnreadResponses:
@@ -13,10 +14,12 @@ class UnreadResponses:
 
     Args:
         budget: the memory for responses.
+        account: counts the connections that end.
     """
 
-    def __init__(self, budget: ByteBudget) -> None:
+    def __init__(self, budget: ByteBudget, account: MemoryAccount) -> None:
         self._budget = budget
+        self._account = account
         self._shares: dict[UnreadShare, int] = {}
         """What each connection has not read; the one that began to wait first comes first."""
         self._total_bytes = 0
@@ -51,6 +54,7 @@ class UnreadResponses:
         mean_bytes = self._total_bytes / len(self._shares)
         share = next(share for share, size_bytes in self._shares.items() if size_bytes >= mean_bytes)
         self.count(share, 0)
+        self._account.dropped_connections += 1
         share.drop()
 
 

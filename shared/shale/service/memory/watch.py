@@ -59,19 +59,22 @@ def resident_bytes(account: MemoryAccount) -> int:
 
 
 def export_memory(metrics: Metrics, account: MemoryAccount) -> None:
-    """Export what the parts hold, the limit, and the refused requests."""
+    """Export what the parts hold, the limit, and the refused requests and connections."""
     parts = {part: metrics.gauge("shale_memory_bytes", part=part.value) for part in MemoryPart}
     limit = metrics.gauge("shale_memory_limit_bytes")
     refusals = metrics.counter("shale_memory_refusals_total")
-    exported = 0
+    drops = metrics.counter("shale_memory_dropped_connections_total")
+    exported = exported_drops = 0
 
     def before_scrape() -> None:
-        nonlocal exported
+        nonlocal exported, exported_drops
         for part, gauge in parts.items():
             gauge.set(account.used_bytes(part))
         limit.set(account.limit_bytes)
         refusals.inc(account.refusals - exported)
         exported = account.refusals
+        drops.inc(account.dropped_connections - exported_drops)
+        exported_drops = account.dropped_connections
 
     metrics.before_scrape(before_scrape)
 

@@ -14,6 +14,7 @@ from shale.api.scan.formats import JsonLines
 from shale.api.scan.stream import ScanSource, ScanStream
 from shale.concurrency.byte_budget import ByteBudget
 from shale.concurrency.loop_turns import LoopTurns
+from shale.core.memory_account import MemoryAccount
 from shale.service.http import connection as http_protocol
 from shale.service.http.bodies import BodyBudget, BodyPace
 from shale.service.http.problems import Problem
@@ -242,7 +243,7 @@ def test_what_a_client_has_not_read_counts_until_it_is_read() -> None:
         assert await reader.readexactly(len(body)) == body
         assert responses.used_bytes == 0
 
-    on_a_connection(scenario, app=Response(200, body), unread=UnreadResponses(responses))
+    on_a_connection(scenario, app=Response(200, body), unread=UnreadResponses(responses, MemoryAccount(1 << 30)))
 
 
 LOST = http_protocol.BoundedProtocol.connection_lost

@@ -4,12 +4,13 @@ import anyio
 import pytest
 
 from shale.concurrency.byte_budget import ByteBudget
+from shale.core.memory_account import MemoryAccount
 from shale.service.memory.unread_responses import UnreadResponses
 
 
 def test_what_waited_longest_is_dropped_if_it_is_not_small() -> None:
     budget, dropped = ByteBudget(1000), []
-    unread = UnreadResponses(budget)
+    unread = UnreadResponses(budget, MemoryAccount(1 << 30))
     shares = [unread.share(lambda name=name: dropped.append(name)) for name in range(5)]
     for share, size_bytes in zip(shares[:4], (100, 400, 300, 200), strict=True):
         share.count(size_bytes)
@@ -25,7 +26,7 @@ def test_what_waited_longest_is_dropped_if_it_is_not_small() -> None:
 
 def test_a_single_response_is_never_too_large() -> None:
     budget, dropped = ByteBudget(1000), []
-    unread = UnreadResponses(budget)
+    unread = UnreadResponses(budget, MemoryAccount(1 << 30))
     unread.share(lambda: dropped.append("alone")).count(5000)
     assert (budget.used_bytes, dropped) == (5000, [])
 
@@ -34,7 +35,7 @@ def test_a_single_response_is_never_too_large() -> None:
 def test_half_is_left_to_large_values_that_wait(is_contended: bool) -> None:
     async def main() -> None:
         budget, dropped = ByteBudget(1000), []
-        unread = UnreadResponses(budget)
+        unread = UnreadResponses(budget, MemoryAccount(1 << 30))
         shares = [unread.share(lambda name=name: dropped.append(name)) for name in range(4)]
         for share in shares[:3]:
             share.count(200)

@@ -23,12 +23,14 @@ def test_the_metrics_tell_the_parts_the_limit_and_the_refusals() -> None:
     account.add_meter(MemoryPart.REQUESTS, lambda: 12)
     account.add_cache(MemoryBudget(64 * MIB))
     account.refuse()
+    account.dropped_connections += 3
     metrics.refresh()
     text = generate_latest(metrics.registry).decode()
     assert 'shale_memory_bytes{part="requests"} 42.0' in text
     assert 'shale_memory_bytes{part="cache"} 0.0' in text
     assert "shale_memory_limit_bytes 500.0" in text
     assert "shale_memory_refusals_total 1.0" in text
+    assert "shale_memory_dropped_connections_total 3.0" in text
     assert account.total_bytes == 42
 
 
