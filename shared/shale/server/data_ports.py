@@ -87,6 +87,7 @@ def data_tokens(process: Process[S]) -> AccessTokens:
         settings=("tokens", "http.bearer_token"),
         quotas=quotas,
         failures=process.admin.tokens.failures,
+        is_local=process.settings.is_local(process.settings.http.host),
     )
     process.add_reload_callback(lambda changed: tokens.replace(changed.data_tokens()))
     return tokens

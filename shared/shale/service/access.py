@@ -152,12 +152,13 @@ class AccessTokens:
 
     ``settings``: names of the settings of the tokens.
     ``certificate_required``: a request also needs a certificate of its client, which the handshake did not ask for.
+    ``is_local``: only this machine reaches the port, so that without tokens its requests must name this machine.
 
     A port without tokens is open, so that every request may do everything, unless it is ``required`` to have one: then
     no request may do anything.
     """
 
-    __slots__ = ("_required", "_settings", "_tokens", "certificate_required", "failures", "quotas")
+    __slots__ = ("_required", "_settings", "_tokens", "certificate_required", "failures", "is_local", "quotas")
 
     def __init__(
         self,
@@ -168,8 +169,10 @@ class AccessTokens:
         quotas: Quotas | None = None,
         failures: FailureLimit | None = None,
         certificate_required: bool = False,
+        is_local: bool = False,
     ) -> None:
         self.quotas = quotas
+        self.is_local = is_local
         self.certificate_required = certificate_required
         self.failures = failures
         self._tokens = _digests(tokens)

@@ -121,6 +121,7 @@ class _Shell(Generic[S]):
             quotas=self._admin_quotas,
             failures=FailureLimit(self._env.clock, self._metrics, self._settings.auth.failures_per_minute),
             certificate_required=self._settings.tls.client_ca_file is not None,
+            is_local=self._settings.is_local(self._settings.admin.host),
         )
         self._certificates: PortCertificates | None = None
         self._sample_ratio = self._metrics.gauge("shale_metrics_sample_ratio")

@@ -55,6 +55,23 @@ def test_a_bare_process_without_any_token_is_open(tmp_path: Path) -> None:
         assert client.daemon.request("POST", "/v1/admin/flush", port=client.admin_port)[0] == 204
 
 
+@pytest.mark.parametrize("insecure", [False, True])
+def test_a_local_port_without_tokens_refuses_a_name_that_a_page_gives_its_address(
+    tmp_path: Path, insecure: bool
+) -> None:
+    """DNS rebinding: the browser of this machine calls the port for a page, and lets the page read the response."""
+    calls = (("GET", "/v1/writer", "port"), ("PUT", "/v1/kv/YQ", "port"), ("POST", "/v1/admin/flush", "admin_port"))
+    with writer(tmp_path, "--set", f"auth.insecure={insecure}".lower()) as client:
+        for host in ("localhost:1", "127.0.0.1", "page.example:1"):
+            for method, path, name in calls:
+                port, headers = client.daemon.port(name), {"Host": host}
+                status, body, _ = client.daemon.request(method, path, port=port, headers=headers)
+                if host == "page.example:1" and not insecure:
+                    assert (status, b"the header Host names 'page.example'" in body) == (403, True), (path, body)
+                else:
+                    assert status in {200, 204}, (host, path, body)
+
+
 def test_an_admin_token_is_all_that_is_needed(tmp_path: Path) -> None:
     env = {"SHALE_ADMIN__REQUIRE_TOKEN": "true", "SHALE_TOKENS__ADMIN": "admin-token"}
     with writer(tmp_path, env=env) as client:

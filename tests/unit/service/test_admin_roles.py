@@ -23,9 +23,9 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def admin_app(*roles: Role) -> AdminApp:
+def admin_app(*roles: Role, tokens: AccessTokens | None = None) -> AdminApp:
     metrics = Metrics(db="db")
-    tokens = AccessTokens((SecretStr(role.label), role) for role in roles)
+    tokens = tokens or AccessTokens((SecretStr(role.label), role) for role in roles)
     app = AdminApp(Health(SystemClock(), metrics), metrics, tokens)
     app.add_route(Route("/v1/admin/flush", _flush, methods=["POST"]))
     return app

@@ -67,3 +67,39 @@ async def test_an_open_admin_port_refuses_calls_of_other_sites(headers: dict[str
         own = {"Origin": "http://admin", "Sec-Fetch-Site": "same-origin"}
         assert (await client.post("/v1/admin/flush", headers=own)).status_code == 200
         assert 'shale_admin_calls_total{db="db",outcome="refused"} 1.0' in (await client.get("/metrics")).text
+
+
+HERE = ["localhost", "LOCALHOST:9090", "console.localhost:1", "localhost.", "127.0.0.1:80", "127.9.9.9", "[::1]:80"]
+ELSEWHERE = ["evil.example", "Evil.Example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "nolocalhost"]
+
+
+def local_port() -> AccessTokens:
+    return AccessTokens(is_local=True)
+
+
+@pytest.mark.parametrize("host", HERE)
+async def test_a_local_port_is_called_by_an_address_or_localhost(host: str) -> None:
+    async with open_port(tokens=local_port()) as port:
+        assert (await port.client.post("/v1/batch", content=ROW, headers={"Host": host})).status_code == 200
+        assert (await port.client.get("/v1/writer", headers={"Host": host})).status_code == 200
+
+
+@pytest.mark.parametrize("host", ELSEWHERE)
+async def test_a_local_port_refuses_the_names_that_pages_give_its_address(host: str) -> None:
+    async with open_port(tokens=local_port()) as port:
+        for method, path in (("POST", "/v1/batch"), ("GET", "/v1/writer"), ("GET", "/v1/scan"), ("GET", "/v1/kv/a")):
+            document = problem(await port.client.request(method, path, headers={"Host": host}), 403)
+            assert document["detail"].startswith(f"the header Host names {host.lower().partition(':')[0]!r}")
+        assert port.db.status.last_seq == 0
+    app = admin_app(tokens=local_port())
+    async with admin_client(app) as client:
+        problem(await client.get("/v1/admin/log-level", headers={"Host": host}), 403)
+        problem(await client.post("/v1/admin/flush", headers={"Host": host}), 403)
+        assert (await client.get("/livez", headers={"Host": host})).status_code == 200
+
+
+async def test_with_a_token_a_local_port_takes_any_name() -> None:
+    tokens = AccessTokens([(SecretStr("w"), Role.WRITE)], is_local=True)
+    async with open_port(tokens=tokens) as port:
+        headers = {"Host": "db.example", "Authorization": "Bearer w"}
+        assert (await port.client.post("/v1/batch", content=ROW, headers=headers)).status_code == 200

@@ -24,7 +24,7 @@ from shale.protocol.options import MissingBoundary
 from shale.service.access import Role, TokenRole
 from shale.service.config import config_sources
 from shale.service.config.access.auth_section import AuthSection
-from shale.service.config.access.exposed_ports import ListeningPort, exposed_ports
+from shale.service.config.access.exposed_ports import ListeningPort, exposed_ports, is_loopback
 from shale.service.config.access.tls_section import TlsSection
 from shale.service.config.access.tokens import TokensSection
 from shale.service.config.admin_section import AdminSection
@@ -120,6 +120,10 @@ class DaemonSettings(BaseSettings):
         is_protected = bool(self.admin_tokens()) or self.requires_admin_token() or self.tls.client_ca_file is not None
         remedy = "tokens.admin (or admin.bearer_token, or admin.require_token = true)"
         return [ListeningPort("admin", self.admin.host, is_protected, remedy)]
+
+    def is_local(self, host: str) -> bool:
+        """Return whether a port is only for this machine: it listens on a loopback address, and nothing says else."""
+        return not self.auth.insecure and is_loopback(host)
 
     def needs_conditional_update(self) -> bool:
         """Whether the store must support conditional updates; not needed without boundary files."""

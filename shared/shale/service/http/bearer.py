@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from shale.service.access import AccessTokens, Quota, Role
 from shale.service.http.connection import CERTIFICATE
-from shale.service.http.cross_site import refuse_other_sites
+from shale.service.http.cross_site import refuse_other_names, refuse_other_sites
 from shale.service.http.problems import Problem, bad_request, busy, response
 
 READING_METHODS = frozenset({"GET", "HEAD"})
@@ -31,7 +31,8 @@ class BearerAuth:
         Raises:
             Problem: there are two tokens (400); the token is missing or unknown (401; 429 after too many such
                 requests); its role is too low, the client has no certificate, or the port requires a token and none is
-                set (403); it has no tokens, and a page of another site sent a request that may change something (403).
+                set (403); it has no tokens, and a page of another site sent a request that may change something, or
+                the port is local and the request names another machine (403).
         """
         if self._tokens.certificate_required and not scope.get("extensions", {}).get(CERTIFICATE):
             self._count_failure(scope)
@@ -39,6 +40,8 @@ class BearerAuth:
                 HTTPStatus.FORBIDDEN, "this call needs a certificate of the client: tls.client_ca_file is set"
             )
         if self._tokens.is_open:
+            if self._tokens.is_local:
+                refuse_other_names(headers)
             if scope["method"] not in READING_METHODS:
                 refuse_other_sites(headers)
             return

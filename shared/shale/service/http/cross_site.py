@@ -6,11 +6,15 @@ tokens nothing else tells them from requests of programs.
 
 from collections.abc import Mapping
 from http import HTTPStatus
+from ipaddress import ip_address
 
 from shale.service.http.problems import Problem
 
 _OWN_SITES = frozenset((b"same-origin", b"none"))
 """Of ``Sec-Fetch-Site``: a page of this port, and the user, for example with a typed address."""
+
+_SHOWN_CHARS = 255
+"""The longest name of the DNS (RFC 1035)."""
 
 
 def refuse_other_sites(headers: Mapping[bytes, bytes]) -> None:
@@ -30,6 +34,36 @@ def refuse_other_sites(headers: Mapping[bytes, bytes]) -> None:
     origin = headers.get(b"origin")
     if origin is not None and origin.rpartition(b"://")[2].lower() != headers.get(b"host", b"").lower():
         raise _of_another_site()
+
+
+def refuse_other_names(headers: Mapping[bytes, bytes]) -> None:
+    """Check that a request to a port of the loopback address names an address or ``localhost``.
+
+    A page can give its own name the address 127.0.0.1 (DNS rebinding): the port is then of its own site for a browser,
+    which lets it read responses, too, and says so in no header but ``Host``.
+
+    Raises:
+        Problem: ``Host`` is another name (403).
+    """
+    host = headers.get(b"host", b"").decode("latin-1").lower()
+    name = host[: host.rfind("]") + 1] if host.startswith("[") else host.partition(":")[0]
+    if name and not _is_local_name(name):
+        detail = (
+            f"the header Host names {name[:_SHOWN_CHARS]!r}, and this port has no tokens and listens for this machine "
+            "only: call it by 127.0.0.1 or localhost, or set tokens (docs/how-to/tokens.md), or auth.insecure = true"
+        )
+        raise Problem(HTTPStatus.FORBIDDEN, detail)
+
+
+def _is_local_name(name: str) -> bool:
+    # Browsers resolve names below localhost themselves (RFC 6761).
+    if name.removesuffix(".") == "localhost" or name.removesuffix(".").endswith(".localhost"):
+        return True
+    try:
+        ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _of_another_site() -> Problem:
