@@ -17,7 +17,7 @@ TWO_PHASE_ROUNDS ?= 200
 # CAS=sqlite or CAS=postgresql: tests run on databases with two-phase creates (tests/cas_selection.py).  SlateDB cannot
 # open these, and Spark is left out.
 CAS ?=
-TESTS_OF_CAS := tests/model $(addprefix tests/integration/,daemons gc reader writer) \
+TESTS_OF_CAS := tests/model $(addprefix tests/integration/,compaction daemons gc reader writer) \
 	$(addprefix tests/integration/soak/test_,kills.py compaction_kills.py interrupted_commands.py)
 JOBS ?= 3
 SLATEDB_COMMIT ?= e0161973d8d7ffdede7c44725729838811674e99

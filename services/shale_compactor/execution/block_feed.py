@@ -84,9 +84,11 @@ class BlockFeed:
         """Fetch the next blocks for the source that the merge waits for."""
         source_needing_input = self._source_needing_input
         while True:
+            self.merge.release_used()
             blocks = await self._sources[source_needing_input].next()
             if await self._take(blocks, partial(self.merge.feed, blocks)):
                 return
+            del blocks
 
     @property
     def _source_needing_input(self) -> int:

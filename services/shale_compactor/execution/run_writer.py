@@ -4,7 +4,7 @@ Each SST is streamed to the store while it is built.  While one is being closed,
 waits, which bounds memory.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from anyio.abc import TaskGroup
 from shale.core.bytes_like import BytesLike
 from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
+from shale.format.blocks.output import MERGED_PART_BYTES
 from shale.format.names import sst_key
 from shale.kernels.merge_status import MergeStatus
 from shale.kernels.rows import Rows
@@ -134,7 +135,7 @@ class RunWriter:
             if not upload.is_started:  # start with the first part: a merge may drop all rows
                 upload.is_started = True
                 self._tasks.start_soon(self._upload, upload, name=f"upload.{upload.id}")
-            await upload.send.send(part)
+            await upload.send(part)
 
     async def _upload(self, upload: "_Upload") -> None:
         await upload.run(self._store, sst_key(self._root, upload.id))
@@ -155,7 +156,7 @@ class RunWriter:
         self._closing = upload
         parts, info = await self._env.cpu.run(upload.builder.finish)
         upload.sst = Sst(id=upload.id, info=info)
-        with upload.send:
+        with upload.sending():
             await self._send(upload, parts)
 
     async def _await_closing(self) -> None:
@@ -173,15 +174,38 @@ class _Upload:
         self.is_started = False
         self.sst: Sst | None = None
         self.done = anyio.Event()
-        self.send: MemoryObjectSendStream[BytesLike]
-        self.send, self._receive = anyio.create_memory_object_stream[BytesLike](_PARTS_IN_FLIGHT)
+        self._parts: MemoryObjectSendStream[BytesLike]
+        self._parts, self._receive = anyio.create_memory_object_stream[BytesLike](_PARTS_IN_FLIGHT)
+        self._sent = 0
+        self._used = 0
+        self._one_used = anyio.Event()
 
     async def run(self, store: SstUploads, key: str) -> None:
         """Stream parts to the store until the sender is closed."""
         with self._receive:
-            await store.put_stream(key, self._receive)
+            await store.put_stream(key, self._received())
+
+    async def send(self, part: BytesLike) -> None:
+        """Pass a part to the upload.  A part larger than usual holds a large value: wait until the store has it."""
+        self._sent += 1
+        await self._parts.send(part)
+        if len(part) > MERGED_PART_BYTES:
+            while self._used < self._sent:
+                self._one_used = anyio.Event()
+                await self._one_used.wait()
+
+    def sending(self) -> "MemoryObjectSendStream[BytesLike]":
+        """Return a context that ends the upload."""
+        return self._parts
 
     def close(self) -> None:
         """Close both ends of the stream."""
-        self.send.close()
+        self._parts.close()
         self._receive.close()
+
+    async def _received(self) -> AsyncIterator[BytesLike]:
+        async for part in self._receive:
+            yield part
+            del part  # the store asks for the next one, and this one must not stay until that exists
+            self._used += 1
+            self._one_used.set()

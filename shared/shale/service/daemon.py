@@ -78,7 +78,6 @@ def run_daemon(settings_cls: type[S], main: Main[S], argv: Sequence[str]) -> int
         The exit code, see docs/reference/exit-codes.md.
     """
     share_one_arena()
-    reuse_large_buffers()
     tune_gc()
     raise_open_files()
     try:
@@ -87,6 +86,7 @@ def run_daemon(settings_cls: type[S], main: Main[S], argv: Sequence[str]) -> int
         for problem in error.problems:
             sys.stderr.write(f"shale {settings_cls.ROLE}: {without_url_secrets(problem)}\n")
         return ExitCode.CONFIG
+    reuse_large_buffers(loaded.memory.limit_bytes)
     section = loaded.settings.log
     configure_logging(level=section.level, format_=section.format, full_keys=section.keys == "full")
     shell = _Shell(loaded, main, argv)

@@ -12,8 +12,10 @@ from importlib.util import find_spec
 _M_ARENA_MAX = -8
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
-_KEPT_BYTES = 32 << 20
+_KEPT_BYTES_MAX = 32 << 20
 """The largest threshold that glibc accepts."""
+_KEPT_PART = 32
+"""Of a memory limit, the part that one freed buffer may keep: a merge has a few of them."""
 
 _GC_THRESHOLDS = (2_000, 20, 200)
 """New containers between collections of the youngest generation, and of each older one in collections of the younger.
@@ -60,14 +62,19 @@ def share_one_arena() -> None:
     _set("MALLOC_ARENA_MAX", _M_ARENA_MAX, 1)
 
 
-def reuse_large_buffers() -> None:
+def reuse_large_buffers(limit_bytes: int | None = None) -> None:
     """Reuse freed large buffers, unless ``MALLOC_MMAP_THRESHOLD_`` is set.
 
     By default glibc maps each large buffer and unmaps it on free, and a fresh page costs more time than a merge spends
-    on its bytes.  So large buffers come from the heap, which shrinks once 32 MiB at its end are free.
+    on its bytes.  So large buffers come from the heap, which shrinks once as much at its end is free.
+
+    Args:
+        limit_bytes: the memory limit of the process.  Below 1 GiB, buffers that are large for it are mapped: the heap
+            would keep holes between large values that no other value fits in.
     """
-    _set("MALLOC_MMAP_THRESHOLD_", _M_MMAP_THRESHOLD, _KEPT_BYTES)
-    _set("MALLOC_TRIM_THRESHOLD_", _M_TRIM_THRESHOLD, _KEPT_BYTES)
+    kept = _KEPT_BYTES_MAX if limit_bytes is None else min(_KEPT_BYTES_MAX, limit_bytes // _KEPT_PART)
+    _set("MALLOC_MMAP_THRESHOLD_", _M_MMAP_THRESHOLD, kept)
+    _set("MALLOC_TRIM_THRESHOLD_", _M_TRIM_THRESHOLD, kept)
 
 
 def tune_gc() -> None:

@@ -32,9 +32,9 @@ def test_threads_make_no_arenas_of_their_own() -> None:
 
 
 REUSE = """
-import resource
+import resource, sys
 from shale.service.runtime_tuning import reuse_large_buffers
-reuse_large_buffers()
+reuse_large_buffers(*map(int, sys.argv[1:]))
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(50):
@@ -45,10 +45,20 @@ print(faults())
 """
 
 
-def test_a_large_buffer_is_the_memory_of_the_last_one() -> None:
+def _page_faults(*arguments: str) -> int:
+    """Return how many pages fifty buffers of four megabytes touch for the first time, of 51,200."""
+    command = [sys.executable, "-c", REUSE, *arguments]
     env = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    out = subprocess.run([sys.executable, "-c", REUSE], check=True, capture_output=True, text=True, env=env).stdout
-    assert int(out) < 1024, "fifty buffers of four megabytes have 51,200 pages"
+    return int(subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout)
+
+
+@pytest.mark.parametrize("limit_mib", [None, 256, 4096])
+def test_a_large_buffer_is_the_memory_of_the_last_one(limit_mib: int | None) -> None:
+    assert _page_faults(*() if limit_mib is None else (str(limit_mib << 20),)) < 1024
+
+
+def test_a_buffer_that_is_large_for_the_memory_limit_is_not_kept() -> None:
+    assert _page_faults(str(64 << 20)) > 40_000
 
 
 _REQUESTS = """

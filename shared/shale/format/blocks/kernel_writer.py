@@ -126,7 +126,13 @@ class KernelBlockWriter:
                 return step  # frequent: the next call appends to the same metadata
             self._take_metadata()
             if step is MergeStatus.NEED_OUTPUT_SPACE:
-                self._switch_buffer(int(state[kernel.NEED]), self._options.merged_part_bytes)
+                need = int(state[kernel.NEED])
+                open_bytes = int(state[kernel.AT] - state[kernel.BLOCK_START])
+                if open_bytes > self._options.target_bytes:
+                    # A large value: the next row would end its block, which would be copied before.
+                    self._end_block()
+                    need -= open_bytes
+                self._switch_buffer(need, self._options.merged_part_bytes)
             elif step is MergeStatus.NEED_METADATA_SPACE:
                 metadata.reserve(merge.longest)
                 continue
@@ -177,7 +183,7 @@ class KernelBlockWriter:
         self.release()
         state = self._state
         start, end = int(state[kernel.BLOCK_START]), int(state[kernel.AT])
-        fresh = empty_bytes_at(max(size, 2 * need), self._written.data_len)
+        fresh = empty_bytes_at(max(size, need), self._written.data_len)
         fresh[: end - start] = self._out[start:end]
         self._out = fresh
         self._counted = 0
@@ -197,8 +203,11 @@ class KernelBlockWriter:
     def finish(self) -> None:
         """End the open block."""
         self._take_metadata()
-        if not self._state[kernel.BLOCK_ROWS]:
-            return
+        if self._state[kernel.BLOCK_ROWS]:
+            self._end_block()
+
+    def _end_block(self) -> None:
+        """End the open block, which has rows; the metadata of those before it was taken over."""
         table = np.empty((1, kernel.BLOCK_WORDS), np.int64)
         compiled.end_block(
             self._state_address,

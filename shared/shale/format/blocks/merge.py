@@ -74,6 +74,12 @@ class BlockMerge:
                 return step
             self.reserve_tombstones()
 
+    def release_used(self) -> None:
+        """Release the blocks of the source that needs input, so that they do not stay until others are read."""
+        source = self._source_needing_input
+        assert source is not None, "no source needs input"
+        self._inputs[source] = None
+
     def begin(self, source: int, blocks: StoredBlocks) -> bool:
         """Set the first blocks of a source; return ``False`` if no row of them is visible, so it needs others.
 
