@@ -77,11 +77,14 @@ async def _open(process: Process[ReaderSettings]) -> DbReader | CheckpointMissin
 
 def _cache(process: Process[ReaderSettings]) -> MemoryBudget:
     """Return the cache of the reader, which shrinks when memory is full."""
-    if process.memory.account.cache is None:  # ``_open`` is called until there is a database
+    memory = process.memory
+    if memory.account.cache is None:  # ``_open`` is called until there is a database
         size_bytes = process.settings.block_cache_bytes
         capacity_bytes = DEFAULT_CAPACITY_BYTES if size_bytes is None else size_bytes
-        process.memory.account.add_cache(MemoryBudget(capacity_bytes, large_values=process.memory.large_values))
-    cache = process.memory.account.cache
+        memory.account.add_cache(
+            MemoryBudget(capacity_bytes, large_values=memory.large_values, scanned_values=memory.scanned_values)
+        )
+    cache = memory.account.cache
     assert isinstance(cache, MemoryBudget)
     return cache
 

@@ -77,8 +77,11 @@ async def _open(process: Process[WriterSettings], ports: DataPorts, promotion: P
     """Open the database; a standby waits until it may, and returns ``None`` if the process has to stop before."""
     settings = process.settings
     options = _with_endpoint(settings.options(), ports, settings.http.host, settings.tls.scheme)
-    cache = MemoryBudget(settings.block_cache_bytes, large_values=process.memory.large_values)
-    process.memory.account.add_cache(cache)
+    memory = process.memory
+    cache = MemoryBudget(
+        settings.block_cache_bytes, large_values=memory.large_values, scanned_values=memory.scanned_values
+    )
+    memory.account.add_cache(cache)
     options = replace(options, cache=cache)
     if settings.standby.enabled:
         from shale_writer.standby.run import StandbyRun

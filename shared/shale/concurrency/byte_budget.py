@@ -123,6 +123,11 @@ class TaskShares:
         self._wait_max_s = wait_max_s
         self._shares: dict[asyncio.Task[Any], ByteShare] = {}
 
+    @property
+    def is_contended(self) -> bool:
+        """Whether a task waits for bytes."""
+        return self._budget.is_contended
+
     async def take(self, size_bytes: int) -> None:
         """Take bytes for the present task, instead of those that it has; wait until there is room.
 

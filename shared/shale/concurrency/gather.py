@@ -34,5 +34,11 @@ async def gather(works: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
         for _ in range(min(len(works), REQUESTS_MAX)):
             tasks.start_soon(run)
     if errors:
-        raise errors[0]
+        error = errors[0]
+        errors.clear()
+        try:
+            raise error
+        finally:
+            # Its traceback has this frame: a cycle would keep what the works hold, such as blocks, for minutes.
+            del error
     return [results[index] for index in range(len(works))]

@@ -54,7 +54,11 @@ class Fetch(Generic[T]):
             ClosedError: the task group was cancelled before the work was done.
         """
         if self._error is not None:
-            raise self._error
+            error, self._error = self._error, None
+            try:
+                raise error
+            finally:
+                del error  # its traceback has this frame: a cycle would keep what the work holds
         if not self._result:
             raise ClosedError("closed while a scan was reading ahead")
         return self._result[0]

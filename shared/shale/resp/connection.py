@@ -185,7 +185,7 @@ class Connection(asyncio.Protocol):
             self._count_inflight(0)
             self._session.reserved.reduce_to(0)
             self._session.reset_transaction()
-            self._backend.memory.large_values.release()
+            self._backend.memory.release_values()
             limit_s = self._backend.options.send_timeout_s if self._replies.is_over else 0.0
             await until_taken(self._transport, self._lost, limit_s)
 

@@ -59,7 +59,7 @@ class ReplyWriter:
         if size_bytes > ANSWER_BYTES:
             return await self._send_large(answers, size_bytes)
         # Also a short reply may come from large values, and an error stand for a reply that memory was kept for.
-        self._backend.memory.large_values.release()
+        self._backend.memory.release_values()
         self._session.reserved.reduce_to(0)
         data = answers[0] if len(answers) == 1 else b"".join(answers)
         self._backend.bytes_written += len(data)

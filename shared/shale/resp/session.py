@@ -182,7 +182,7 @@ class RespSession:
         self.backend.calls[command.name] += 1
         self.ran[command.category] += 1
         # Reads of an earlier command took it.  They have ended, and a read of this one may need it in another task.
-        self.backend.memory.large_values.release()
+        self.backend.memory.release_values()
         try:
             return await command.handler(self, args)
         except RespError as refusal:
@@ -261,7 +261,7 @@ class RespSession:
     async def in_transaction(self, work: Callable[[Transaction], Awaitable[bytes]]) -> bytes:
         """Read and write in a new transaction; see ``atomically``."""
         for _ in range(ATTEMPTS_MAX):
-            self.backend.memory.large_values.release()  # of the attempt before
+            self.backend.memory.release_values()  # of the attempt before
             transaction = await self.writer.transaction("serializable")
             try:
                 answer = await work(transaction)
@@ -283,7 +283,7 @@ class RespSession:
         """
         if not self._has_reserved(size_bytes):
             self.reserved.reduce_to(0)
-            self.backend.memory.large_values.release()
+            self.backend.memory.release_values()
             await self.reserved.take(min(size_bytes, self.backend.memory.scans.capacity_bytes))
 
     def _has_reserved(self, size_bytes: int) -> bool:

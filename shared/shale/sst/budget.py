@@ -46,7 +46,11 @@ class LargeValues(Protocol):
     """Memory for large values that are being read and sent."""
 
     async def take(self, size_bytes: int) -> None:
-        """Take memory for the present task, until it has ended; wait until there is some."""
+        """Take memory for the present task, until it has ended, instead of what it had; wait until there is some."""
+        ...
+
+    def release(self) -> None:
+        """Give back the memory of the present task."""
         ...
 
 
@@ -54,13 +58,18 @@ class MemoryBudget:
     """A number of bytes, and the caches that share them."""
 
     def __init__(
-        self, capacity_bytes: Size = DEFAULT_CAPACITY_BYTES, *, large_values: LargeValues | None = None
+        self,
+        capacity_bytes: Size = DEFAULT_CAPACITY_BYTES,
+        *,
+        large_values: LargeValues | None = None,
+        scanned_values: LargeValues | None = None,
     ) -> None:
         """Start without caches; with a capacity of 0 they keep nothing.
 
         Args:
             capacity_bytes: for all caches.
             large_values: bounds the blocks that are too large for a cache while they are read; ``None``: no bound.
+            scanned_values: bounds those that scans hold, one of each source; ``None``: no bound.
 
         Raises:
             InvalidRequestError: the capacity is negative, or not a size.
@@ -69,6 +78,7 @@ class MemoryBudget:
         # Replaced, never changed: threads iterate over it while others join.
         self._shares: tuple[weakref.ref[CacheShare], ...] = ()
         self.large_values = large_values
+        self.scanned_values = scanned_values
         self._joining = threading.Lock()
         self.of_thread = threading.local()
         """Each thread's own cache; see ``shale.sst.cache.thread_cache``."""

@@ -14,12 +14,14 @@ from shale.concurrency.gather import gather
 from shale.concurrency.read_ahead import READ_AHEAD_BYTES, Fetch, ReadAhead
 from shale.format.blocks.decoder import StoredBlocks
 from shale.kernels.rows import Rows
+from shale.sst.budget import LARGE_VALUE_BYTES
 from shale.sst.meta import SstMeta
 from shale.sst.reader import SstReader, has_blocks
 from shale.sst.row_search import rows_in_range, rows_up_to
 from shale.sst.slot import SstSlot
 from shale.sst.spans.block_cursor import BlockCursor, ReverseBlockCursor
 from shale.sst.spans.direct_reader import DIRECT_READ_BYTES, DirectReader
+from shale.sst.spans.scan_room import ScanRoom
 from shale.sst.spans.stored_span import SpanParts, StoredSpan
 from shale.types import EVERYTHING, U64_MAX, Compression, KeyRange, SstView
 
@@ -43,6 +45,7 @@ class SpanOptions(TypedDict, total=False):
     low_memory: ``read_ahead_bytes`` is the unpacked size of a read, and large values are not read ahead: memory counts
         more than requests.
     reverse: chunks come from last to first; rows ascend inside a chunk.
+    room: memory of the scan for large values, which are not read ahead then either; ``None``: no bound.
     """
 
     prefix: bytes | None
@@ -51,6 +54,7 @@ class SpanOptions(TypedDict, total=False):
     fetch_tasks: int
     low_memory: bool
     reverse: bool
+    room: ScanRoom | None
 
 
 class CachedOptions(SpanOptions, total=False):
@@ -102,6 +106,9 @@ class _SpanReader(ABC, Generic[T]):
         self._read_ahead = options.get("read_ahead")
         self._expected_rows = options.get("expected_rows")
         self._low_memory = options.get("low_memory", False)
+        self._room = options.get("room")
+        if self._room is not None:
+            self._room.sources += 1
         self._ahead_bytes_max = max(read_ahead_bytes, _LOW_MEMORY_BLOCK_BYTES_MAX)
         self._fetch_tasks = options.get("fetch_tasks", 1)
         self._parts = SpanParts(reader, read_ahead_bytes, reverse=reverse)
@@ -159,7 +166,8 @@ class _SpanReader(ABC, Generic[T]):
     @property
     def _reads_on(self) -> bool:
         """Whether to start the next read before the caller asks for it."""
-        if self._low_memory and self._cursor is not None and self._cursor.next_block_bytes > self._ahead_bytes_max:
+        is_bounded = self._low_memory or self._room is not None
+        if is_bounded and self._cursor is not None and self._cursor.next_block_bytes > self._ahead_bytes_max:
             return False
         return self._read_bytes == self._read_bytes_max
 
@@ -201,6 +209,8 @@ class _SpanReader(ABC, Generic[T]):
             self._loaded.extend(loaded)
 
     def _advance(self, cursor: BlockCursor) -> StoredSpan:
+        if self._room is not None:
+            self._room.require(cursor.next_block_bytes)
         return StoredSpan(cursor.slot, cursor.meta, *cursor.advance(self._span_bytes(cursor)))
 
     async def _load(self, cursor: BlockCursor, span: StoredSpan) -> "list[T | StoredSpan]":
@@ -280,6 +290,8 @@ class CachedBlockSource(_SpanReader[StoredBlocks]):
         cursor = self._cursor
         if self._next_fetch is not None or cursor is None or cursor.is_done or not self._direct.can_read:
             return False
+        if self._room is not None and not self._room.has(cursor.next_block_bytes):
+            return False
         first, last = cursor.advance(DIRECT_READ_BYTES)
         self._chunk_now = self._read_directly(cursor, first, last)
         if self._chunk_now is None:
@@ -315,7 +327,9 @@ class CachedBlockSource(_SpanReader[StoredBlocks]):
         blocks = self._read_directly(cursor, span.first, span.last) if self._direct.can_read else None
         if blocks is not None:
             return blocks, None
-        return await self._parts.blocks(span, _edges(cursor), keep=self._keeps_blocks)
+        # A large value of a bounded scan has memory already, and would leave no room for other blocks.
+        is_large = self._room is not None and span.size_bytes > LARGE_VALUE_BYTES
+        return await self._parts.blocks(span, _edges(cursor), keep=self._keeps_blocks and not is_large)
 
 
 def _edges(cursor: BlockCursor) -> KeyRange:

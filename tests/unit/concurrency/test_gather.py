@@ -1,5 +1,8 @@
 """Concurrent requests: their order, their limit, and the effect of an error on the others."""
 
+import gc
+import weakref
+from collections.abc import Iterator
 from functools import partial
 
 import anyio
@@ -7,6 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from shale.concurrency.gather import REQUESTS_MAX, gather
+from shale.concurrency.read_ahead import ReadAhead
 from shale.errors import UnavailableError
 
 pytestmark = pytest.mark.anyio
@@ -55,3 +59,39 @@ async def test_a_cancelled_caller_begins_nothing() -> None:
         scope.cancel()
         await gather([partial(work, number) for number in range(5)])
     assert not begun
+
+
+class Buffer:
+    """What a request holds."""
+
+
+@pytest.fixture
+def no_gc() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_gc")
+@pytest.mark.parametrize("how", ["gather", "read ahead"])
+async def test_an_error_keeps_nothing_that_the_requests_hold(how: str) -> None:
+    """Daemons seldom search for cycles, so a buffer of megabytes in one would stay for minutes."""
+    held: list[weakref.ref[Buffer]] = []
+
+    async def work() -> None:
+        buffer = Buffer()
+        held.append(weakref.ref(buffer))
+        await anyio.lowlevel.checkpoint()
+        raise UnavailableError("no answer")
+
+    async def run() -> None:
+        if how == "gather":
+            await gather([work, anyio.sleep_forever])
+        else:
+            await ReadAhead(tasks).start(work).wait()
+
+    async with anyio.create_task_group() as tasks:
+        with pytest.raises(UnavailableError):
+            await run()
+    (buffer,) = held
+    assert buffer() is None

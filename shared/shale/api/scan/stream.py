@@ -44,14 +44,15 @@ class ScanSource:
     @property
     def is_contended(self) -> bool:
         """Whether others wait for the memory that this one has."""
-        return self._memory.scans.is_contended or self._memory.responses.is_contended
+        memory = self._memory
+        return memory.scans.is_contended or memory.responses.is_contended or memory.scanned_values.is_contended
 
     def pause(self) -> None:
         """Release what the scan has read ahead; the connection counts what is not sent.
 
         A value that is sent in part stays in memory, so its share does.
         """
-        self._scan.release()
+        self._scan.release(keeps_room=self.encoder.is_inside_value)
         if not self.encoder.is_inside_value:
             self._share.reduce_to(0)
             self._release_values()

@@ -14,10 +14,12 @@ from shale.errors import InvalidRequestError, ShaleError, SstMissing
 from shale.kernels.dispatch import use_kernels
 from shale.kernels.layout import scan as layout
 from shale.kernels.rows import Rows
+from shale.sst.spans.scan_room import ScanRoom, ScanRoomExceeded
 from shale.types import UNBOUNDED, Bound, KeyRange, excluded, included
 
 if TYPE_CHECKING:
     from shale.engine.read.super_version import SuperVersion
+    from shale.sst.budget import LargeValues
 
 _ROWS_AFTER_SEEK = 64
 """A caller that seeks once probably takes a few rows and seeks again."""
@@ -45,6 +47,8 @@ class ScanChunkReader:
         "_ref",
         "_remaining",
         "_resolve",
+        "_room_bytes",
+        "_scanned_values",
         "_tries_cache",
         "_view",
         "_view_provider",
@@ -84,6 +88,9 @@ class ScanChunkReader:
         self._missing: MissingBlocks | None = None
         self.bytes_read = 0
         """Bytes that were read for the last objects: other tasks have waited for that."""
+        self._scanned_values: LargeValues | None = None
+        self._room_bytes = 0
+        """Memory that this scan has taken for large values."""
         self._error: ShaleError | None = None
         self._is_over = False
 
@@ -163,9 +170,11 @@ class ScanChunkReader:
         self._range, self._last_key = self.key_range, last_key
         self.return_rows(count)
 
-    def release(self) -> None:
+    def release(self, *, keeps_room: bool) -> None:
         """Keep nothing that was read ahead; ``take_back`` says where reading goes on."""
         self._ref = self._missing = None
+        if not keeps_room:
+            self._release_room()
 
     async def next(self) -> Rows | None:
         """Return the next rows, ascending in both directions; ``None`` at the end."""
@@ -208,6 +217,7 @@ class ScanChunkReader:
         if self._held is not None:
             self._held.close()
             self._held = None
+        self._release_room()
 
     def _ends_here(self) -> bool:
         """Return whether there are no more rows, after raising the error that ended the scan."""
@@ -305,18 +315,39 @@ class ScanChunkReader:
                 ref = await self._open_source()
             assert ref.source is not None
             ref.pin.check()
+            room_bytes = 0
             try:
                 return await ref.source.next()
             except SstMissing as gone:
                 await self._switch_view(gone)
+            except ScanRoomExceeded as exceeded:
+                room_bytes = exceeded.size_bytes  # the wait comes after: the error keeps the sources alive
+            if room_bytes:
+                del ref
+                await self._take_room(room_bytes)
 
     async def _open_source(self) -> PinRef:
         """Open the sources to merge."""
         view = await self._current_view()
         self._ref = ref = view.pin.acquire()
-        plan = self._plan._replace(key_range=self._rest(), max_seq=self._max_seq)
+        self._scanned_values = view.reader.cache.budget.scanned_values
+        room = None if self._scanned_values is None else ScanRoom(self._room_bytes)
+        plan = self._plan._replace(key_range=self._rest(), max_seq=self._max_seq, room=room)
         ref.view, ref.source = view, visible_source(view, plan)
         return ref
+
+    async def _take_room(self, size_bytes: int) -> None:
+        """Wait for memory for large values, without any: two scans that each kept some might wait for each other."""
+        assert self._scanned_values is not None, "it bounds the scan"
+        self._restart()
+        self._room_bytes = 0
+        await self._scanned_values.take(size_bytes)
+        self._room_bytes = size_bytes
+
+    def _release_room(self) -> None:
+        if self._room_bytes and self._scanned_values is not None:
+            self._scanned_values.release()
+            self._room_bytes = 0
 
     def _set_point(self, point: ReadPoint) -> None:
         """Read at this point from now on."""

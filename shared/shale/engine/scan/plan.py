@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from shale.core.bytes_like import BytesLike, not_bytes
+from shale.sst.spans.scan_room import ScanRoom
 from shale.types import EVERYTHING, KeyRange, excluded, included
 
 
@@ -20,6 +21,7 @@ class ScanPlan(NamedTuple):
         cache_blocks: short reads fill the block cache.
         reads_all: the caller takes all rows and waits for the last.
         fetch_tasks: requests of ``read_ahead_bytes`` at the same time, for each SST.
+        room: memory for large values; ``None``: it is not bounded.
     """
 
     key_range: KeyRange = EVERYTHING
@@ -32,6 +34,7 @@ class ScanPlan(NamedTuple):
     cache_blocks: bool = True
     reads_all: bool = False
     fetch_tasks: int = 1
+    room: ScanRoom | None = None
 
 
 def scan_range(

@@ -89,6 +89,7 @@ def _visible_blocks(view: SuperVersion, plan: ScanPlan, trees: list[PartOfTree])
         read_ahead=view.options.read_ahead,
         cache_blocks=plan.cache_blocks,
         fetch_tasks=plan.fetch_tasks,
+        room=plan.room,
     )
     size_bytes = _read_ahead_bytes(view, plan)
     return VisibleBlocksSource(
@@ -154,6 +155,7 @@ def _sources_of(
         reverse=plan.reverse,
         expected_rows=plan.expected_rows,
         fetch_tasks=plan.fetch_tasks,
+        room=plan.room,
     )
     size_bytes = _read_ahead_bytes(view, plan)
     return [SstViewsSource(view.reader, views, part, size_bytes, **options) for views in levels]

@@ -32,8 +32,11 @@ class ProcessMemory:
         """What scans read ahead."""
         self.large_values = TaskShares(self.responses)
         """Large values, from before they are read until the task that reads them has sent them."""
+        scanned = ByteBudget(response_bytes // 2)
+        self.scanned_values = TaskShares(scanned)
+        """Large values that scans hold, one of each source; a scan that needs more than all waits for the others."""
         self.account.add_meter(MemoryPart.RESPONSES, lambda: self.responses.used_bytes)
-        self.account.add_meter(MemoryPart.SCANS, lambda: self.scans.used_bytes)
+        self.account.add_meter(MemoryPart.SCANS, lambda: self.scans.used_bytes + scanned.used_bytes)
 
     @property
     def scan_bytes(self) -> int:
@@ -45,6 +48,11 @@ class ProcessMemory:
         """The size of one read of a scan; ``None``: that of the database, as memory is not scarce."""
         size_bytes = self.scan_bytes // _READS_OF_SCAN
         return max(_READ_AHEAD_MIN, size_bytes) if size_bytes < _READ_AHEAD_MAX else None
+
+    def release_values(self) -> None:
+        """Give back the memory of large values that the present task has read."""
+        self.large_values.release()
+        self.scanned_values.release()
 
     def piece_bytes(self) -> int:
         """Return the size of the next piece of a response."""

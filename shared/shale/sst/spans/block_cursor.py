@@ -43,6 +43,12 @@ class ReverseBlockCursor(BlockCursor):
 
     __slots__ = ()
 
+    @property
+    def next_block_bytes(self) -> int:
+        """The stored size of the block before the last step; 0 at the end."""
+        offsets = self.meta.index.offsets
+        return int(offsets[self._last] - offsets[self._last - 1]) if self._last > 0 else 0
+
     def advance(self, size_bytes: int) -> tuple[int, int]:
         """Return the span ``[first, last)`` before the last one."""
         last = self._last

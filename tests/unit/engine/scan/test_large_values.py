@@ -1,0 +1,117 @@
+"""Scans hold a block of each source, so those of large values share memory of their own."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+import shale
+from shale.concurrency.byte_budget import ByteBudget, TaskShares
+from shale.errors import UnavailableError
+from shale.sst.budget import MemoryBudget
+from shale.store.local_store.adapter import LocalStore
+
+pytestmark = pytest.mark.anyio
+MIB = 1 << 20
+L0S = 3
+KEYS = [b"a", b"b", b"c", b"d"]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def rows(tmp_path: Path) -> dict[bytes, bytes]:
+    """Write a database whose L0s overlap: small rows, and values of which no block has two."""
+    newest = {key: os.urandom(2 * MIB) for key in KEYS} | {b"small%03d" % number: b"1" for number in range(100)}
+    async with shale.Db.open("db", store=LocalStore(tmp_path), compactor=False, gc=False) as db:
+        for number in range(L0S):
+            for key, value in newest.items():
+                await db.put(key, value if number == L0S - 1 else bytes(value[:100]) * (len(value) // 100))
+            await db.flush("memtable")
+    return dict(sorted(newest.items()))
+
+
+@asynccontextmanager
+async def reader(path: Path, budget: ByteBudget, *, wait_max_s: float = 60.0) -> AsyncIterator[shale.DbReader]:
+    cache = MemoryBudget(MIB, scanned_values=TaskShares(budget, wait_max_s=wait_max_s))
+    async with shale.DbReader.open("db", store=LocalStore(path), cache=cache) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("options", [{}, {"reverse": True}, {"limit": 3}, {"start": b"b", "stop": b"small050"}])
+@pytest.mark.parametrize("capacity_mib", [1, 1000])
+async def test_a_scan_takes_memory_for_a_block_of_each_source_and_gives_it_back(
+    tmp_path: Path, rows: dict[bytes, bytes], options: dict[str, Any], capacity_mib: int
+) -> None:
+    budget = ByteBudget(capacity_mib * MIB)
+    async with reader(tmp_path, budget) as db:
+        with anyio.fail_after(60):
+            scan = db.scan(**options)
+            first = await anext(scan)
+            if first.key in KEYS:
+                assert budget.used_bytes >= L0S * 2 * MIB
+            found = [(first.key, first.value), *[(row.key, row.value) async for row in scan]]
+    begin, stop = options.get("start", b""), options.get("stop", b"\xff")
+    wanted = [item for item in rows.items() if begin <= item[0] < stop]
+    assert found == (wanted[::-1] if "reverse" in options else wanted)[: options.get("limit")]
+    assert budget.used_bytes == 0
+
+
+async def test_scans_of_large_values_follow_one_another_and_none_of_small_rows_waits(
+    tmp_path: Path, rows: dict[bytes, bytes]
+) -> None:
+    budget, most, found = ByteBudget(MIB), 0, list[list[bytes]]()
+    async with reader(tmp_path, budget) as db:
+        alone = db.scan()
+        await anext(alone)
+        used_bytes = budget.used_bytes
+        assert len(await db.scan(prefix=b"small").next_batch(1000)) == 100
+        alone.close()
+
+        async def scan() -> None:
+            nonlocal most
+            async for row in db.scan():
+                most = max(most, budget.used_bytes)
+                assert row.value == rows[row.key]
+                keys.append(row.key)
+
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(4):
+                    found.append(keys := [])
+                    tasks.start_soon(scan)
+    assert most == used_bytes, "there was room for one scan at a time"
+    assert sum(map(len, found)) == 4 * len(rows)
+    assert budget.used_bytes == 0
+
+
+@pytest.mark.parametrize("keeps_room", [True, False])
+async def test_a_scan_that_pauses_gives_its_memory_to_others(
+    tmp_path: Path, rows: dict[bytes, bytes], keeps_room: bool
+) -> None:
+    budget, found = ByteBudget(MIB), list[bytes]()
+    async with reader(tmp_path, budget, wait_max_s=0.05) as db:
+        paused = db.scan()
+        found.append((await anext(paused)).key)
+        paused.release(keeps_room=keeps_room)
+        failures: list[UnavailableError] = []
+
+        async def other() -> None:
+            try:
+                assert (await anext(db.scan(start=b"b"))).value == rows[b"b"]
+            except UnavailableError as error:
+                failures.append(error)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(other)
+        assert len(failures) == keeps_room
+        found += [row.key async for row in paused]
+    assert found == list(rows)
+    assert budget.used_bytes == 0
