@@ -45,7 +45,9 @@ class ScanSource:
     def is_contended(self) -> bool:
         """Whether others wait for the memory that this one has."""
         memory = self._memory
-        return memory.scans.is_contended or memory.responses.is_contended or memory.scanned_values.is_contended
+        holds_value = self.encoder.is_inside_value  # without one, it gave its memory of large values back
+        is_scanned_contended = holds_value and memory.scanned_values.is_contended
+        return memory.scans.is_contended or memory.responses.is_contended or is_scanned_contended
 
     def pause(self) -> None:
         """Release what the scan has read ahead; the connection counts what is not sent.
