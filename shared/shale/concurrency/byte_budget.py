@@ -128,6 +128,12 @@ class TaskShares:
         """Whether a task waits for bytes."""
         return self._budget.is_contended
 
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of the present task."""
+        share = self._shares.get(_current_task())
+        return 0 if share is None else share.size_bytes
+
     async def take(self, size_bytes: int) -> None:
         """Take bytes for the present task, instead of those that it has; wait until there is room.
 

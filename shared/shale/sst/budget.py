@@ -49,6 +49,11 @@ class LargeValues(Protocol):
         """Take memory for the present task, until it has ended, instead of what it had; wait until there is some."""
         ...
 
+    @property
+    def held_bytes(self) -> int:
+        """The memory of the present task."""
+        ...
+
     def release(self) -> None:
         """Give back the memory of the present task."""
         ...

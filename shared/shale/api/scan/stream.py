@@ -54,10 +54,10 @@ class ScanSource:
 
         A value that is sent in part stays in memory, so its share does.
         """
-        self._scan.release(keeps_room=self.encoder.is_inside_value)
+        self._scan.release()
         if not self.encoder.is_inside_value:
             self._share.reduce_to(0)
-            self._release_values()
+            self._memory.release_values()
 
     async def resume(self) -> None:
         """Take memory again before the scan goes on; a scan that waits for it has no memory of large values."""

@@ -47,7 +47,6 @@ class ScanChunkReader:
         "_ref",
         "_remaining",
         "_resolve",
-        "_room_bytes",
         "_scanned_values",
         "_tries_cache",
         "_view",
@@ -89,8 +88,7 @@ class ScanChunkReader:
         self.bytes_read = 0
         """Bytes that were read for the last objects: other tasks have waited for that."""
         self._scanned_values: LargeValues | None = None
-        self._room_bytes = 0
-        """Memory that this scan has taken for large values."""
+        """Where this scan has taken memory for large values."""
         self._error: ShaleError | None = None
         self._is_over = False
 
@@ -170,11 +168,9 @@ class ScanChunkReader:
         self._range, self._last_key = self.key_range, last_key
         self.return_rows(count)
 
-    def release(self, *, keeps_room: bool) -> None:
+    def release(self) -> None:
         """Keep nothing that was read ahead; ``take_back`` says where reading goes on."""
         self._ref = self._missing = None
-        if not keeps_room:
-            self._release_room()
 
     async def next(self) -> Rows | None:
         """Return the next rows, ascending in both directions; ``None`` at the end."""
@@ -217,7 +213,9 @@ class ScanChunkReader:
         if self._held is not None:
             self._held.close()
             self._held = None
-        self._release_room()
+        if self._scanned_values is not None:
+            self._scanned_values.release()
+            self._scanned_values = None
 
     def _ends_here(self) -> bool:
         """Return whether there are no more rows, after raising the error that ended the scan."""
@@ -324,30 +322,24 @@ class ScanChunkReader:
                 room_bytes = exceeded.size_bytes  # the wait comes after: the error keeps the sources alive
             if room_bytes:
                 del ref
-                await self._take_room(room_bytes)
+                await self._take_room(self._newest_view(), room_bytes)
 
     async def _open_source(self) -> PinRef:
         """Open the sources to merge."""
         view = await self._current_view()
         self._ref = ref = view.pin.acquire()
-        self._scanned_values = view.reader.cache.budget.scanned_values
-        room = None if self._scanned_values is None else ScanRoom(self._room_bytes)
+        scanned_values = view.reader.cache.budget.scanned_values
+        room = None if scanned_values is None else ScanRoom(scanned_values.held_bytes)
         plan = self._plan._replace(key_range=self._rest(), max_seq=self._max_seq, room=room)
         ref.view, ref.source = view, visible_source(view, plan)
         return ref
 
-    async def _take_room(self, size_bytes: int) -> None:
+    async def _take_room(self, view: "SuperVersion", size_bytes: int) -> None:
         """Wait for memory for large values, without any: two scans that each kept some might wait for each other."""
-        assert self._scanned_values is not None, "it bounds the scan"
         self._restart()
-        self._room_bytes = 0
+        self._scanned_values = view.reader.cache.budget.scanned_values
+        assert self._scanned_values is not None, "it bounds the scan"
         await self._scanned_values.take(size_bytes)
-        self._room_bytes = size_bytes
-
-    def _release_room(self) -> None:
-        if self._room_bytes and self._scanned_values is not None:
-            self._scanned_values.release()
-            self._room_bytes = 0
 
     def _set_point(self, point: ReadPoint) -> None:
         """Read at this point from now on."""

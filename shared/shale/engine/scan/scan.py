@@ -217,17 +217,14 @@ class Scan(ShowsState, AsyncRows):
         if self._start == self._end:
             self._chunks.skip_to(key)
 
-    def release(self, *, keeps_room: bool = False) -> None:
-        """Give up what was read ahead, as the caller takes nothing for some time; later calls read it again.
-
-        ``keeps_room``: keep the memory for large values, as the caller still has one.
-        """
+    def release(self) -> None:
+        """Give up what was read ahead, as the caller takes nothing for some time; later calls read it again."""
         self._return_row_objects()
         given = self._last_given()
         if given is None or self._chunks.is_over:
             return
         self._chunks.take_back(given, self._end - self._start)
-        self._chunks.release(keeps_room=keeps_room)
+        self._chunks.release()
         self._chunk, self._start, self._end, self._from = EMPTY_ROWS, 0, 0, 0
         self._last_key, self._direct = given, []
 

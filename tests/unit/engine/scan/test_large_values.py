@@ -39,8 +39,8 @@ async def rows(tmp_path: Path) -> dict[bytes, bytes]:
 
 
 @asynccontextmanager
-async def reader(path: Path, budget: ByteBudget, *, wait_max_s: float = 60.0) -> AsyncIterator[shale.DbReader]:
-    cache = MemoryBudget(MIB, scanned_values=TaskShares(budget, wait_max_s=wait_max_s))
+async def reader(path: Path, shares: TaskShares) -> AsyncIterator[shale.DbReader]:
+    cache = MemoryBudget(MIB, scanned_values=shares)
     async with shale.DbReader.open("db", store=LocalStore(path), cache=cache) as opened:
         yield opened
 
@@ -51,7 +51,7 @@ async def test_a_scan_takes_memory_for_a_block_of_each_source_and_gives_it_back(
     tmp_path: Path, rows: dict[bytes, bytes], options: dict[str, Any], capacity_mib: int
 ) -> None:
     budget = ByteBudget(capacity_mib * MIB)
-    async with reader(tmp_path, budget) as db:
+    async with reader(tmp_path, TaskShares(budget)) as db:
         with anyio.fail_after(60):
             scan = db.scan(**options)
             first = await anext(scan)
@@ -68,7 +68,7 @@ async def test_scans_of_large_values_follow_one_another_and_none_of_small_rows_w
     tmp_path: Path, rows: dict[bytes, bytes]
 ) -> None:
     budget, most, found = ByteBudget(MIB), 0, list[list[bytes]]()
-    async with reader(tmp_path, budget) as db:
+    async with reader(tmp_path, TaskShares(budget)) as db:
         alone = db.scan()
         await anext(alone)
         used_bytes = budget.used_bytes
@@ -92,15 +92,18 @@ async def test_scans_of_large_values_follow_one_another_and_none_of_small_rows_w
     assert budget.used_bytes == 0
 
 
-@pytest.mark.parametrize("keeps_room", [True, False])
-async def test_a_scan_that_pauses_gives_its_memory_to_others(
-    tmp_path: Path, rows: dict[bytes, bytes], keeps_room: bool
+@pytest.mark.parametrize("is_kept", [True, False])
+async def test_a_scan_that_pauses_keeps_its_memory_until_its_task_gives_it_back(
+    tmp_path: Path, rows: dict[bytes, bytes], is_kept: bool
 ) -> None:
     budget, found = ByteBudget(MIB), list[bytes]()
-    async with reader(tmp_path, budget, wait_max_s=0.05) as db:
+    shares = TaskShares(budget, wait_max_s=0.05)
+    async with reader(tmp_path, shares) as db:
         paused = db.scan()
         found.append((await anext(paused)).key)
-        paused.release(keeps_room=keeps_room)
+        paused.release()
+        if not is_kept:
+            shares.release()
         failures: list[UnavailableError] = []
 
         async def other() -> None:
@@ -111,7 +114,7 @@ async def test_a_scan_that_pauses_gives_its_memory_to_others(
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(other)
-        assert len(failures) == keeps_room
+        assert len(failures) == is_kept
         found += [row.key async for row in paused]
     assert found == list(rows)
     assert budget.used_bytes == 0
