@@ -113,8 +113,8 @@ def hostile(port: int, resp_port: int | None, *, factor: int, writes: bool) -> I
         factor: ten: 100 scans, 100 gets, 50 MGETs, 30 bodies, 200 idle connections.
         writes: also send bodies of writes.
     """
-    scan = b"POST /v1/scan HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}"
-    gets = [b"GET /v1/kv/%b HTTP/1.1\r\nhost: x\r\n\r\n" % key for key in LARGE_KEYS]
+    scan = b"POST /v1/scan HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{}"
+    gets = [b"GET /v1/kv/%b HTTP/1.1\r\nhost: localhost\r\n\r\n" % key for key in LARGE_KEYS]
     words = (b"MGET", *LARGE_KEYS)
     mget = b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
     sent: list[tuple[int, bytes]] = [(port, scan)] * (10 * factor)
@@ -123,7 +123,7 @@ def hostile(port: int, resp_port: int | None, *, factor: int, writes: bool) -> I
     sent += [(port, b"")] * (20 * factor)
     if writes:
         body = msgpack.packb({"ops": [{}] * (6 << 20)})
-        head = b"POST /v1/batch HTTP/1.1\r\nhost: x\r\ncontent-type: application/msgpack\r\ncontent-length: %d\r\n\r\n"
+        head = b"POST /v1/batch HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/msgpack\r\ncontent-length: %d\r\n\r\n"
         sent += [(port, head % len(body) + body)] * (3 * factor)
     with contextlib.ExitStack() as stack:
         for number, data in sent:

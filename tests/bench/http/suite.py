@@ -103,7 +103,7 @@ async def _own_load(port: int, durability: str, seconds: int) -> float:
     async def client(number: int) -> None:
         nonlocal done
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        head = f"HTTP/1.1\r\nHost: x\r\nX-Shale-Durability: {durability}\r\nContent-Length: {len(VALUE)}\r\n\r\n"
+        head = f"HTTP/1.1\r\nHost: localhost\r\nX-Shale-Durability: {durability}\r\nContent-Length: {len(VALUE)}\r\n\r\n"
         turn = 0
         while time.monotonic() < end_s:
             turn += 1
@@ -157,7 +157,7 @@ class Ask:
     def __call__(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> int:
         """The size of the answer."""
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\n{lines}Content-Length: {len(body)}\r\n\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{lines}Content-Length: {len(body)}\r\n\r\n"
         self._plain.sendall(head.encode() + body)
         answer = bytearray()
         while b"\r\n\r\n" not in answer:

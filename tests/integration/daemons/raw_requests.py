@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-HOST = b"host: x\r\n"
+HOST = b"host: localhost\r\n"
 PUT = b"PUT /v1/kv/raw HTTP/1.1\r\n" + HOST + b"x-shale-durability: memory\r\n"
 CHUNKED = PUT + b"transfer-encoding: chunked\r\n\r\n"
 GET = b"GET /v1/kv/none HTTP/1.1\r\n" + HOST + b"\r\n"
@@ -67,7 +67,7 @@ CASES = (
     # The head.
     refused("a blank before the colon", PUT + b"content-length : 3\r\n\r\nabc", 400),
     refused("a folded header", PUT + b"x-a: b\r\n c\r\ncontent-length: 0\r\n\r\n", 400),
-    refused("lines without a carriage return", b"GET /v1/kv/none HTTP/1.1\nhost: x\n\n", 400),
+    refused("lines without a carriage return", b"GET /v1/kv/none HTTP/1.1\nhost: localhost\n\n", 400),
     refused("a NUL in a value", PUT + b"x-a: \0\r\n\r\n", 400),
     refused("a NUL in a name", PUT + b"x\0a: b\r\n\r\n", 400),
     refused("many headers", b"GET /v1/kv/none HTTP/1.1\r\n" + b"a:\r\n" * 30_000 + b"\r\n", 431),
@@ -79,9 +79,9 @@ CASES = (
     refused("a long target", b"GET /v1/kv/" + b"k" * 100_000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 400),
     refused("a target beyond ASCII", "GET /v1/kv/ü HTTP/1.1\r\n".encode() + HOST + b"\r\n", 400),
     refused("a target with a blank", b"GET /v1/kv/a b HTTP/1.1\r\n" + HOST + b"\r\n", 400),
-    refused("a CONNECT", b"CONNECT x:80 HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+    refused("a CONNECT", b"CONNECT localhost:80 HTTP/1.1\r\n" + HOST + b"\r\n", 400),
     Case("a CONNECT to a path", b"CONNECT / HTTP/1.1\r\n" + HOST + b"\r\n" + LAST, [404, 404]),
-    Case("an absolute target", b"GET http://x/v1/kv/none HTTP/1.1\r\n" + HOST + b"\r\n" + LAST, [404, 404]),
+    Case("an absolute target", b"GET http://localhost/v1/kv/none HTTP/1.1\r\n" + HOST + b"\r\n" + LAST, [404, 404]),
     Case("a percent sign alone", b"GET /v1/kv/%zz HTTP/1.1\r\n" + HOST + b"\r\n" + LAST, [400, 404]),
     Case("all of the server", b"OPTIONS * HTTP/1.1\r\n" + HOST + b"\r\n" + LAST, [404, 404]),
     Case("HTTP/1.0", b"GET /v1/kv/none HTTP/1.0\r\n\r\n", [404]),

@@ -61,7 +61,7 @@ def test_connections_of_one_address_to_the_admin_port_are_limited(tmp_path: Path
             while data := held[-1].recv(1 << 16):
                 answer += data
         assert answer.startswith(b"HTTP/1.1 429 ")
-        held[0].sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
+        held[0].sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert held[0].recv(1 << 16).startswith(b"HTTP/1.1 200 ")
         stack.close()
         deadline = time.monotonic() + WAIT_S

@@ -28,7 +28,7 @@ SILENT = LIMIT + REFUSALS_MAX + 5
 CLIENTS = 100
 """Their first bytes arrive at any moment of the accept."""
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
-PING = {"http": b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "resp": b"PING\r\n"}
+PING = {"http": b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "resp": b"PING\r\n"}
 PONG = {"http": b"HTTP/1.1 204", "resp": b"+PONG"}
 
 

@@ -217,9 +217,9 @@ def test_disconnected_clients_leave_no_requests_open(client: Client) -> None:
     client.post("/v1/batch", {"ops": [["put", b"gone/%04d" % turn, b"x" * 200] for turn in range(4000)]}, packed=True)
     for _ in range(20):
         with socket.create_connection(("127.0.0.1", client.port)) as half:
-            half.sendall(b"PUT /v1/kv/half HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nabc")
+            half.sendall(b"PUT /v1/kv/half HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\nabc")
         with socket.create_connection(("127.0.0.1", client.port)) as reader:
-            reader.sendall(b"POST /v1/scan HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+            reader.sendall(b"POST /v1/scan HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}")
             reader.recv(10)
     deadline = time.monotonic() + 60
     while metric(client.metrics(), "shale_http_requests_inflight") > 0:
@@ -233,7 +233,7 @@ def test_a_client_that_falls_silent_holds_no_place(tmp_path: Path) -> None:
     limits = ["--set", "http.request_timeout=1s", "--set", "http.max_concurrent_requests=1"]
     with writer(tmp_path, *limits) as client:
         with socket.create_connection(("127.0.0.1", client.port), timeout=30) as silent:
-            silent.sendall(b"PUT /v1/kv/a HTTP/1.1\r\nHost: shale\r\nContent-Length: 10\r\n\r\nhalf")
+            silent.sendall(b"PUT /v1/kv/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf")
             assert silent.recv(1024).startswith(b"HTTP/1.1 408 ")
         assert client.put(b"b", b"whole")[0] == 204
         problem(client.get(b"a"), 404)

@@ -15,8 +15,8 @@ MIB = 1 << 20
 BUDGET = 8 * MIB
 CLIENTS = 20
 ROWS, VALUE_BYTES = 8_000, 1000
-SCAN = b"POST /v1/scan HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}"
-GET = b"GET /v1/kv/large HTTP/1.1\r\nhost: x\r\n\r\n"
+SCAN = b"POST /v1/scan HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{}"
+GET = b"GET /v1/kv/large HTTP/1.1\r\nhost: localhost\r\n\r\n"
 UNBOUNDED_MIB = 12
 """What one scan held before, with what the kernel and the server buffered."""
 
@@ -88,7 +88,7 @@ def test_unread_scans_and_gets_are_bounded_and_others_are_served(tmp_path: Path)
 
 def test_unread_values_of_medium_size_are_bounded_by_dropping_clients(tmp_path: Path) -> None:
     """No memory is reserved for them, so that who reads at once never waits for it."""
-    medium = b"GET /v1/kv/medium HTTP/1.1\r\nhost: x\r\n\r\n"
+    medium = b"GET /v1/kv/medium HTTP/1.1\r\nhost: localhost\r\n\r\n"
     options = ("--url", f"file://{tmp_path}/store/db", "--port", "0", "--set", f"memory.response_bytes={BUDGET}")
     with running("shale_writer", *options, log=tmp_path / "log") as daemon:
         port = daemon.port("port")

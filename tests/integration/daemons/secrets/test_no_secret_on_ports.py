@@ -37,9 +37,9 @@ ADMIN_CALLS = [
     *(("GET", f"/{path}{QUERY}") for path in ("statusz", "metrics", "", "console/events", "console/candidates")),
 ]
 RAW = [
-    f"GET /v1/kv/a HTTP/1.1\r\nHost: a\r\nAuthorization {WRONG}\r\n\r\n",
-    f"GET /v1/kv/a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {WRONG}\x01\r\n\r\n",
-    f"GET http://user:{WRONG}@127.0.0.1/v1/kv/a HTTP/1.1\r\nHost: a\r\n\r\n",
+    f"GET /v1/kv/a HTTP/1.1\r\nHost: localhost\r\nAuthorization {WRONG}\r\n\r\n",
+    f"GET /v1/kv/a HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {WRONG}\x01\r\n\r\n",
+    f"GET http://user:{WRONG}@127.0.0.1/v1/kv/a HTTP/1.1\r\nHost: localhost\r\n\r\n",
     f"{WRONG} /v1/kv/a\r\n\r\n",
 ]
 BEFORE_AUTH = [
