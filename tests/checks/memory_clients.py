@@ -123,7 +123,8 @@ def hostile(port: int, resp_port: int | None, *, factor: int, writes: bool) -> I
     sent += [(port, b"")] * (20 * factor)
     if writes:
         body = msgpack.packb({"ops": [{}] * (6 << 20)})
-        head = b"POST /v1/batch HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/msgpack\r\ncontent-length: %d\r\n\r\n"
+        head = b"POST /v1/batch HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/msgpack\r\n"
+        head += b"content-length: %d\r\n\r\n"
         sent += [(port, head % len(body) + body)] * (3 * factor)
     with contextlib.ExitStack() as stack:
         for number, data in sent:

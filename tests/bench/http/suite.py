@@ -103,7 +103,9 @@ async def _own_load(port: int, durability: str, seconds: int) -> float:
     async def client(number: int) -> None:
         nonlocal done
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        head = f"HTTP/1.1\r\nHost: localhost\r\nX-Shale-Durability: {durability}\r\nContent-Length: {len(VALUE)}\r\n\r\n"
+        head = (
+            f"HTTP/1.1\r\nHost: localhost\r\nX-Shale-Durability: {durability}\r\nContent-Length: {len(VALUE)}\r\n\r\n"
+        )
         turn = 0
         while time.monotonic() < end_s:
             turn += 1

@@ -140,7 +140,7 @@ def test_a_worker_waits_for_a_coordinator_and_stops_with_the_database(tmp_path: 
 
 def test_without_a_database_a_worker_gives_up_in_the_end(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/store/orders"
-    with running(WORKER, "--url", url, "--set", "store.start_timeout=1s", log=tmp_path / "worker") as worker:
+    with running(WORKER, "--url", url, "--set", "store.start_timeout=5s", log=tmp_path / "worker") as worker:
         assert worker.process.wait(ENDED_S) == 69
         (line,) = worker.lines("daemon.failed")
         assert "manifest" in line["error"]

@@ -58,7 +58,8 @@ async def client(number: int, port: int, seen: Seen, end_s: float) -> None:
                     turn += 1
                     started_s = time.monotonic()
                     await stream.send(
-                        b"PUT /v1/kv/%b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b" % (key, len(VALUE), VALUE)
+                        b"PUT /v1/kv/%b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b"
+                        % (key, len(VALUE), VALUE)
                     )
                     answer = b""
                     while not is_whole(answer):
