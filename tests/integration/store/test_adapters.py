@@ -103,10 +103,7 @@ async def require_no_complaint(url: str, config: dict[str, str] | None = None) -
     await store.aclose()
 
 
-async def test_doctor_is_content_with_every_store_here(
-    endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("shale.store.probe._CLEAN_UP_S", 60.0)  # a slow store keeps what is left then
+async def test_doctor_is_content_with_every_store_here(endpoint: str, tmp_path: Path) -> None:
     await require_no_complaint(f"file://{tmp_path}")
     await require_no_complaint("s3://shale-test", s3_config(endpoint))
 
