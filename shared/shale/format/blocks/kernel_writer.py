@@ -126,13 +126,11 @@ class KernelBlockWriter:
                 return step  # frequent: the next call appends to the same metadata
             self._take_metadata()
             if step is MergeStatus.NEED_OUTPUT_SPACE:
-                need = int(state[kernel.NEED])
-                open_bytes = int(state[kernel.AT] - state[kernel.BLOCK_START])
-                if open_bytes > self._options.target_bytes:
+                if state[kernel.AT] - state[kernel.BLOCK_START] > self._options.target_bytes:
                     # A large value: the next row would end its block, which would be copied before.
                     self._end_block()
-                    need -= open_bytes
-                self._switch_buffer(need, self._options.merged_part_bytes)
+                    continue  # to learn what the row needs without it
+                self._switch_buffer(int(state[kernel.NEED]), self._options.merged_part_bytes)
             elif step is MergeStatus.NEED_METADATA_SPACE:
                 metadata.reserve(merge.longest)
                 continue
