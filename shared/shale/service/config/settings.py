@@ -122,8 +122,11 @@ class DaemonSettings(BaseSettings):
         return [ListeningPort("admin", self.admin.host, is_protected, remedy)]
 
     def is_local(self, host: str) -> bool:
-        """Return whether a port is only for this machine: it listens on a loopback address, and nothing says else."""
-        return not self.auth.insecure and is_loopback(host)
+        """Return whether requests to a port must name this machine: it listens on a loopback address in clear text.
+
+        With TLS the certificate tells a browser whose port it is.
+        """
+        return is_loopback(host) and not self.auth.insecure and self.tls.scheme == "http"
 
     def needs_conditional_update(self) -> bool:
         """Whether the store must support conditional updates; not needed without boundary files."""

@@ -71,6 +71,21 @@ def test_it_may_be_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     load_settings(settings_class("writer"), [URL, "--set=http.host=0.0.0.0", "--set=admin.host=::"])
 
 
+@pytest.mark.parametrize(
+    ("options", "host", "local"),
+    [
+        ((), "127.0.0.1", True),
+        ((), "localhost", True),
+        ((), "10.0.0.1", False),
+        (("--set=auth.insecure=true",), "127.0.0.1", False),
+        (("--set=tls.cert_file=a.pem", "--set=tls.key_file=b.pem"), "127.0.0.1", False),
+    ],
+)
+def test_a_port_is_local_in_clear_text_on_a_loopback_address(options: tuple[str, ...], host: str, local: bool) -> None:
+    settings = load_settings(settings_class("writer"), [URL, *options]).settings
+    assert settings.is_local(host) == local
+
+
 def test_a_command_in_the_container_of_a_daemon_opens_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHALE_ADMIN__HOST", "0.0.0.0")
     load_settings(CommandSettings, [URL])
