@@ -12,14 +12,9 @@ from pathlib import Path
 import pytest
 
 import shale
-from tests.integration.daemons.daemon_process import ENDED_S, Daemon, running
+from tests.integration.daemons.daemon_process import ENDED_S, QUICK_COMPACTION, Daemon, running
 
 WORKER = "shale_compactor.worker"
-QUICK = (
-    "--set", "compactor_options.poll_interval=100ms",
-    "--set", "compactor_options.commit_compacted_interval=100ms",
-    "--set", "compactor_options.worker.compactions_poll_interval=100ms",
-)  # fmt: skip
 L0S = 8
 
 
@@ -50,9 +45,11 @@ def test_two_workers_execute_what_the_coordinator_schedules(tmp_path: Path) -> N
     url = f"file://{tmp_path}/store/orders"
     write(url)
     with (
-        running("shale_compactor", "--url", url, "--no-embedded-worker", *QUICK, log=tmp_path / "coordinator") as other,
-        running(WORKER, "--url", url, *QUICK, log=tmp_path / "first") as first,
-        running(WORKER, "--url", url, *QUICK, log=tmp_path / "second") as second,
+        running(
+            "shale_compactor", "--url", url, "--no-embedded-worker", *QUICK_COMPACTION, log=tmp_path / "coordinator"
+        ) as other,
+        running(WORKER, "--url", url, *QUICK_COMPACTION, log=tmp_path / "first") as first,
+        running(WORKER, "--url", url, *QUICK_COMPACTION, log=tmp_path / "second") as second,
     ):
         committed = other.wait_for("compaction.committed")
         for worker in (first, second):
@@ -72,12 +69,14 @@ def test_a_stopped_worker_gives_its_job_back_at_once(tmp_path: Path) -> None:
     write(url)
     go = tmp_path / "go"
     held = (
-        *QUICK,
+        *QUICK_COMPACTION,
         "--set",
         'compactor_options.worker.compaction_filters=["tests.integration.daemons.held_filter:Held"]',
     )
     with (
-        running("shale_compactor", "--url", url, "--no-embedded-worker", *QUICK, log=tmp_path / "coordinator") as other,
+        running(
+            "shale_compactor", "--url", url, "--no-embedded-worker", *QUICK_COMPACTION, log=tmp_path / "coordinator"
+        ) as other,
         running(WORKER, "--url", url, *held, log=tmp_path / "first", env={"TEST_HELD_UNTIL": str(go)}) as first,
     ):
         job = first.wait_for("compaction.claimed")["compaction_id"]
@@ -88,7 +87,7 @@ def test_a_stopped_worker_gives_its_job_back_at_once(tmp_path: Path) -> None:
         assert first.process.wait(ENDED_S) == 0, first.log.read_text()
         assert [line["compaction_id"] for line in first.lines("compaction.released")] == [job]
         assert first.lines("compaction.finished") == []
-        with running(WORKER, "--url", url, *QUICK, log=tmp_path / "second") as second:
+        with running(WORKER, "--url", url, *QUICK_COMPACTION, log=tmp_path / "second") as second:
             assert second.wait_for("compaction.finished")["compaction_id"] == job
         assert other.lines("compaction.reclaimed") == []
     assert read(url) == [(b"key%05d" % key, b"%d" % (L0S - 1)) for key in range(200)]
@@ -99,7 +98,7 @@ def test_a_running_worker_takes_over_new_numbers(tmp_path: Path) -> None:
     write(url)
     file = tmp_path / "shale.toml"
     file.write_text(settings("max_concurrent_compactions = 1"))
-    with running(WORKER, "--url", url, "--config", str(file), *QUICK, log=tmp_path / "worker") as worker:
+    with running(WORKER, "--url", url, "--config", str(file), *QUICK_COMPACTION, log=tmp_path / "worker") as worker:
         worker.wait_for("daemon.ready")
         file.write_text(settings("max_concurrent_compactions = 3", "heartbeat_interval = '2s'"))
         worker.process.send_signal(signal.SIGHUP)
@@ -128,7 +127,7 @@ def test_a_worker_waits_for_a_coordinator_and_stops_with_the_database(tmp_path: 
     """A worker must also not continue on a database that is being destroyed."""
     url = f"file://{tmp_path}/store/orders"
     write(url)
-    with running(WORKER, "--url", url, *QUICK, log=tmp_path / "worker") as worker:
+    with running(WORKER, "--url", url, *QUICK_COMPACTION, log=tmp_path / "worker") as worker:
         worker.wait_for("daemon.ready")
         time.sleep(0.5)
         assert worker.get("/readyz", port=worker.port("admin_port")) == (200, "ok\n")

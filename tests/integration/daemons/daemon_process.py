@@ -20,6 +20,12 @@ from tests.processes.forks import Fork
 READY_S = 120.0
 REQUEST_S = 120.0
 ENDED_S = 120.0
+QUICK_COMPACTION = (
+    "--set", "compactor_options.poll_interval=100ms",
+    "--set", "compactor_options.commit_compacted_interval=100ms",
+    "--set", "compactor_options.worker.compactions_poll_interval=100ms",
+)  # fmt: skip
+"""Settings of a compactor and of a worker that look for work often."""
 """A fresh machine compiles kernels during the first large request; a busy one takes its time for everything."""
 ARE_FRESH = False
 """Whether every daemon gets an interpreter of its own, as in the long runs (``tests/integration/conftest.py``)."""

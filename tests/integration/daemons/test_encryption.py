@@ -6,17 +6,12 @@ from pathlib import Path
 
 import shale
 from tests import cas_selection
-from tests.integration.daemons.daemon_process import metric, running
+from tests.integration.daemons.daemon_process import QUICK_COMPACTION, metric, running
 from tests.paths import REPOSITORY
 from tests.processes.forks import run
 
 KEY = bytes(range(32)).hex()
 SECRET = b"only the owner reads this"
-QUICK = (
-    "--set", "compactor_options.poll_interval=100ms",
-    "--set", "compactor_options.commit_compacted_interval=100ms",
-    "--set", "compactor_options.worker.compactions_poll_interval=100ms",
-)  # fmt: skip
 L0S = 8
 
 
@@ -45,7 +40,7 @@ def test_writer_compactor_reader_and_command(tmp_path: Path) -> None:
         assert writer.request("PUT", "/v1/kv/new", port=port, body=SECRET)[0] < 300
         status, body, _ = writer.request("GET", "/v1/kv/key1-1", port=port)
         assert (status, body) == (200, SECRET + b"%d" % (L0S - 1))
-        with running("shale_compactor", *common, *QUICK, log=logs[1]) as compactor:
+        with running("shale_compactor", *common, *QUICK_COMPACTION, log=logs[1]) as compactor:
             compactor.wait_for("compaction.committed")
             assert compactor.stop() == 0
         with running("shale_reader", *common, *disk, "--port", "0", log=logs[2]) as reader:

@@ -67,7 +67,8 @@ async def test_a_scan_takes_memory_for_a_block_of_each_source_and_gives_it_back(
 async def test_scans_of_large_values_follow_one_another_and_none_of_small_rows_waits(
     tmp_path: Path, rows: dict[bytes, bytes]
 ) -> None:
-    budget, most, found = ByteBudget(MIB), 0, list[list[bytes]]()
+    budget, most = ByteBudget(MIB), 0
+    found: list[list[bytes]] = [[] for _ in range(4)]
     async with reader(tmp_path, TaskShares(budget)) as db:
         alone = db.scan()
         await anext(alone)
@@ -75,7 +76,7 @@ async def test_scans_of_large_values_follow_one_another_and_none_of_small_rows_w
         assert len(await db.scan(prefix=b"small").next_batch(1000)) == 100
         alone.close()
 
-        async def scan() -> None:
+        async def scan(keys: list[bytes]) -> None:
             nonlocal most
             async for row in db.scan():
                 most = max(most, budget.used_bytes)
@@ -84,11 +85,10 @@ async def test_scans_of_large_values_follow_one_another_and_none_of_small_rows_w
 
         with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
-                for _ in range(4):
-                    found.append(keys := [])
-                    tasks.start_soon(scan)
+                for keys in found:
+                    tasks.start_soon(scan, keys)
     assert most == used_bytes, "there was room for one scan at a time"
-    assert sum(map(len, found)) == 4 * len(rows)
+    assert found == [list(rows)] * len(found)
     assert budget.used_bytes == 0
 
 
