@@ -117,10 +117,11 @@ class _MeteredObject:
         self._reads = reads
 
     def read_into(self, buffer: memoryview, start: int) -> int:
-        """See ``LocalObject``."""
+        """See ``LocalObject``.  A read that would wait does not count: the request that follows it does."""
         count = self._object.read_into(buffer, start)
-        self._reads.count += 1
-        self._reads.bytes += max(count, 0)
+        if count == len(buffer):
+            self._reads.count += 1
+            self._reads.bytes += count
         return count
 
 

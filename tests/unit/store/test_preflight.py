@@ -70,6 +70,20 @@ class Repeating(MemoryStore):
         return await super().get(key)
 
 
+class Deleting(MemoryStore):
+    """A store that counts the requests which delete several objects."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.deleted: list[str] = []
+        self.requests = 0
+
+    async def delete_many(self, keys):  # type: ignore[no-untyped-def]
+        self.requests += 1
+        self.deleted += keys
+        return await super().delete_many(keys)
+
+
 @pytest.mark.parametrize("attributes", [True, False])
 @pytest.mark.parametrize("full", [True, False])
 async def test_a_safe_store_passes_and_is_left_clean(full: bool, attributes: bool) -> None:
@@ -79,6 +93,15 @@ async def test_a_safe_store_passes_and_is_left_clean(full: bool, attributes: boo
     assert [result.name for result in results if result.ok is None] == (["metadata"] if full and not attributes else [])
     assert len(results) == (12 if full else 4)
     assert await memory.list("") == []
+
+
+async def test_all_scratch_keys_are_deleted_with_one_request() -> None:
+    """A request for each would take longer on a slow store than there is time for it."""
+    store = Deleting()
+    await check_store(store, ENV, full=True, prefix="db")
+    assert len(store.deleted) > 20
+    assert store.requests == 1
+    assert await store.list("") == []
 
 
 async def test_late_duplicates_of_requests_are_not_taken_for_an_unsafe_store() -> None:

@@ -3,6 +3,7 @@
 What the page cache holds is read without waiting; the rest, one part after the other, with reads that wait.
 """
 
+import os
 from pathlib import Path
 from random import Random
 
@@ -136,9 +137,13 @@ async def test_other_tasks_run_while_many_keys_are_read(tmp_path: Path) -> None:
     assert turns >= len(KEYS) // 256 - 1
 
 
-async def test_local_reads_count_as_requests(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page_cache", ["full", "empty"])
+async def test_each_read_counts_as_one_request(tmp_path: Path, page_cache: str) -> None:
+    """Whether the page cache holds what is read, or the read has to be repeated with one that waits."""
     require_nowait(tmp_path)
     await fill(f"file://{tmp_path}/db")
+    if page_cache == "empty":
+        evict_ssts(tmp_path)
     metrics = Metrics()
     async with shale.DbReader.open(f"file://{tmp_path}/db", merge_operator=concatenate, metrics=metrics) as reader:
         before = requests(metrics)
@@ -146,6 +151,14 @@ async def test_local_reads_count_as_requests(tmp_path: Path) -> None:
             await reader.get(key)
         counted = accesses(metrics)
         assert requests(metrics) - before == counted["index", "miss"] + counted["data_block", "miss"]
+
+
+def evict_ssts(directory: Path) -> None:
+    """Have the kernel drop the pages of all SSTs."""
+    for path in directory.rglob("*.sst"):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def requests(metrics: Metrics) -> float:
