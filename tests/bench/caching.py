@@ -65,13 +65,13 @@ def _misses() -> list[BenchLine]:
 async def _missed(rows: list[Entry], blocks: list[int], share: float) -> float:
     shelf = Shelf(cache_bytes=0)
     slot = shelf.reader.slot(await shelf.sst(rows))
-    meta = await shelf.reader.load(slot)
-    block_bytes = len((await shelf.reader.images(slot, meta, 0, 1))[0]) + ENTRY_OVERHEAD_BYTES
+    meta = await shelf.reader.metadata.load(slot)
+    block_bytes = len((await shelf.reader.data_blocks.images(slot, meta, 0, 1))[0]) + ENTRY_OVERHEAD_BYTES
     # The index and the tables of so few blocks would be a large part of so small a cache.
     shelf.reader.cache.budget.resize(meta.size_bytes + 17 * BLOCKS + 600 + round(share * BLOCKS * block_bytes))
     before = shelf.reader.counts.block_misses
     for block in blocks:
-        await shelf.reader.images(slot, await shelf.reader.load(slot), block, block + 1)
+        await shelf.reader.data_blocks.images(slot, await shelf.reader.metadata.load(slot), block, block + 1)
     return 100 * (shelf.reader.counts.block_misses - before) / len(blocks)
 
 

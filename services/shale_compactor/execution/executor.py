@@ -282,7 +282,7 @@ def _ends_its_key(last: Entry, progress: JobProgress) -> bool:
 async def _last_row(reader: SstReader, sst: Sst) -> Entry:
     """Return the last row of an SST."""
     block_count = len((await reader.meta(sst)).index)
-    rows = await reader.blocks(sst, block_count - 1, block_count)
+    rows = await reader.rows(sst, block_count - 1, block_count)
     (last,) = entries_from_rows(rows.slice(len(rows) - 1, len(rows)))
     return last
 

@@ -25,7 +25,7 @@ async def preload_disk_cache(
     An error ends the preload and is logged; reads fetch the rest.
     """
     assert options.preload is not None
-    assert reader.parts is not None
+    assert reader.sections.parts is not None
     left = options.max_bytes
     try:
         for sst in _ssts(manifest, options.preload):
@@ -33,7 +33,7 @@ async def preload_disk_cache(
             if left < 0:
                 return
             key = reader.slot(sst).path
-            await reader.parts.preload(key, sst.info.sections_end, partial(_fetch, store, sst, key))
+            await reader.sections.parts.preload(key, sst.info.sections_end, partial(_fetch, store, sst, key))
     except ShaleError as error:
         log.warning(Event.DISK_CACHE_FAILED, directory=options.directory, error=error)
 

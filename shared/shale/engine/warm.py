@@ -94,7 +94,7 @@ async def warm_views(
 
 async def _warm_blocks(reader: SstReader, view: SstView, part: KeyRange) -> WarmResult:
     slot = reader.slot(view.sst)
-    meta = await reader.load(slot)
+    meta = await reader.metadata.load(slot)
     first, last = meta.index.block_range(part)
     spans = []
     at = first
@@ -104,7 +104,8 @@ async def _warm_blocks(reader: SstReader, view: SstView, part: KeyRange) -> Warm
         at = end
     size_bytes = 0
     for start in range(0, len(spans), _SPANS_AT_ONCE):
-        reads = [partial(reader.images, slot, meta, *span) for span in spans[start : start + _SPANS_AT_ONCE]]
+        some = spans[start : start + _SPANS_AT_ONCE]
+        reads = [partial(reader.data_blocks.images, slot, meta, *span) for span in some]
         size_bytes += sum(len(image) for images in await gather(reads) for image in images)
     return WarmResult(blocks=max(0, last - first), size_bytes=size_bytes)
 

@@ -63,7 +63,7 @@ class SstSlot:
         self.touched = bytearray()
         self.loading: anyio.Event | None = None
         self.files: dict[int, LocalObject] = {}
-        """Open files with its bytes, by the number of the part (``shale.sst.local_reader``)."""
+        """Open files with its bytes, by the number of the part (``shale.sst.reads.local_reader``)."""
         self._last_meta: Callable[[], SstMeta | None] = _nothing
         self._block_table: I64 = _NO_TABLE
         self._table_address = 0

@@ -16,7 +16,8 @@ from shale.format.blocks.decoder import StoredBlocks
 from shale.kernels.rows import Rows
 from shale.sst.budget import LARGE_VALUE_BYTES
 from shale.sst.meta import SstMeta
-from shale.sst.reader import SstReader, has_blocks
+from shale.sst.reader import SstReader
+from shale.sst.reads.data_blocks import has_blocks
 from shale.sst.row_search import rows_in_range, rows_up_to
 from shale.sst.slot import SstSlot
 from shale.sst.spans.block_cursor import BlockCursor, ReverseBlockCursor
@@ -186,8 +187,8 @@ class _SpanReader(ABC, Generic[T]):
                     return None
                 view, visible = self._pending.pop()
                 slot = self._reader.slot(view.sst)
-                meta = await self._reader.load(slot)
-                if self._prefix is None or self._reader.may_contain_prefix(meta, self._prefix):
+                meta = await self._reader.metadata.load(slot)
+                if self._prefix is None or self._reader.metadata.may_contain_prefix(meta, self._prefix):
                     self._cursor = (ReverseBlockCursor if self._reverse else BlockCursor)(slot, meta, visible)
                     if self._expected_rows is not None:
                         expected = max(_SHORT_READ_BYTES, self._expected_rows * _row_bytes(slot, meta))
@@ -315,7 +316,8 @@ class CachedBlockSource(_SpanReader[StoredBlocks]):
     def _span_bytes(self, cursor: BlockCursor) -> int:
         if self._direct_cursor is not cursor:
             self._direct_cursor = cursor
-            self._direct.open(None if self._keeps_blocks else self._reader.open_direct(cursor.slot), cursor.slot)
+            file = None if self._keeps_blocks else self._reader.data_blocks.open_direct(cursor.slot)
+            self._direct.open(file, cursor.slot)
         return DIRECT_READ_BYTES if self._direct.can_read else super()._span_bytes(cursor)
 
     def _read_directly(self, cursor: BlockCursor, first: int, last: int) -> StoredBlocks | None:

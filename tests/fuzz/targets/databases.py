@@ -272,7 +272,8 @@ def targets() -> list[Target]:
         "shale.engine.wal.replay",
         "shale.engine.reader.state",
         "shale.admin.verify.rules",
-        "shale.sst.reader",
+        "shale.sst.reads.metadata",
+        "shale.sst.reads.data_blocks",
         "shale.sst.spans.stored_span",
     )
     return [

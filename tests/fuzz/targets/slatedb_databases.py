@@ -74,7 +74,8 @@ def _as_theirs(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def targets() -> list[Target]:
-    modules = ("shale.engine.reader.state", "shale.engine.wal.replay", "shale.sst.reader")
+    reads = ("shale.sst.reads.metadata", "shale.sst.reads.data_blocks")
+    modules = ("shale.engine.reader.state", "shale.engine.wal.replay", *reads)
     return [
         Target(
             "database and slatedb",

@@ -12,7 +12,7 @@ import anyio
 from shale.env import Env, InlineCpu, SystemClock
 from shale.sst.disk_cache import DiskCache
 from shale.sst.disk_cache_options import DiskCacheOptions
-from shale.sst.part_reader import PartReader
+from shale.sst.reads.part_reader import PartReader
 
 PART = 64 << 10
 OBJECTS = 40

@@ -49,7 +49,7 @@ async def read_ssts(
     entries: list[Entry] = []
     for sst in ssts:
         block_count = len((await reader.meta(sst)).index)
-        entries += entries_from_rows(await reader.blocks(sst, 0, block_count))
+        entries += entries_from_rows(await reader.rows(sst, 0, block_count))
     return entries
 
 

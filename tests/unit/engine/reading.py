@@ -50,10 +50,11 @@ class Shelf:
         self._count = 0
 
     def new_reader(self, cache_bytes: int) -> SstReader:
+        return self.reader_with(BlockCache(cache_bytes))
+
+    def reader_with(self, cache: BlockCache) -> SstReader:
         policies = self.options.filter_policies
-        return SstReader(
-            self.store, PATHS, BlockCache(cache_bytes), quiet_env(), self.metrics, filter_policies=policies
-        )
+        return SstReader(self.store, PATHS, cache, quiet_env(), self.metrics, filter_policies=policies)
 
     async def sst(self, entries: Sequence[Entry]) -> Sst:
         """Store rows, in order, as an SST."""

@@ -24,16 +24,15 @@ ROWS = [Entry(b"k%04d" % key, b"v" * 100, key + 1, 0) for key in range(500)]
 
 def shelf_of(cache: BlockCache) -> Shelf:
     shelf = Shelf()
-    shelf.reader = shelf.new_reader(0)
-    shelf.reader.cache = cache
+    shelf.reader = shelf.reader_with(cache)
     return shelf
 
 
 async def read_all(shelf: Shelf, slot: SstSlot, times: int = 1) -> None:
     for _ in range(times):
-        meta = await shelf.reader.load(slot)
+        meta = await shelf.reader.metadata.load(slot)
         for block in range(len(meta.index)):
-            await shelf.reader.images(slot, meta, block, block + 1)
+            await shelf.reader.data_blocks.images(slot, meta, block, block + 1)
 
 
 def test_scans_at_the_same_time_stay_within_the_bound() -> None:
@@ -93,10 +92,10 @@ def test_what_comes_back_soon_stays() -> None:
     async def run() -> None:
         shelf = Shelf(cache_bytes=20_000)
         slot = shelf.reader.slot(await shelf.sst(ROWS))
-        meta = await shelf.reader.load(slot)
+        meta = await shelf.reader.metadata.load(slot)
 
         async def read(block: int) -> None:
-            await shelf.reader.images(slot, meta, block, block + 1)
+            await shelf.reader.data_blocks.images(slot, meta, block, block + 1)
 
         for block in range(24):
             await read(block)
@@ -119,14 +118,14 @@ def test_hit_rate_on_a_skewed_trace() -> None:
     async def run() -> float:
         rows = [Entry(b"k%05d" % key, b"v" * 950, key + 1, 0) for key in range(900)]
         slot = shelf.reader.slot(await shelf.sst(rows))
-        meta = await shelf.reader.load(slot)
+        meta = await shelf.reader.metadata.load(slot)
         assert len(meta.index) == 900
         for count, block in enumerate(picks):
-            await shelf.reader.images(slot, meta, block, block + 1)
+            await shelf.reader.data_blocks.images(slot, meta, block, block + 1)
             if count % 500 == 0:
                 first = int(rng.integers(0, 800))
                 for passing in range(first, first + 60):
-                    await shelf.reader.images(slot, meta, passing, passing + 1)
+                    await shelf.reader.data_blocks.images(slot, meta, passing, passing + 1)
         counts = shelf.reader.counts
         return counts.block_hits / (counts.block_hits + counts.block_misses)
 
@@ -220,7 +219,7 @@ def test_accesses_count_by_kind() -> None:
         slot = shelf.reader.slot(await shelf.sst(ROWS))
         without = shelf.reader.slot(await Shelf.sst(shelf, ROWS[:0] or ROWS[:1]))
         await read_all(shelf, slot, times=2)
-        await shelf.reader.load(without)
+        await shelf.reader.metadata.load(without)
         shelf.metrics.refresh()
         blocks = len(slot.images)
 

@@ -19,19 +19,19 @@ ROWS = [Entry(b"k%04d" % key, b"v" * 100, key + 1, 0) for key in range(500)]
 async def loaded(shelf: Shelf) -> SstSlot:
     """A slot whose metadata is in memory."""
     slot = shelf.reader.slot(await shelf.sst(ROWS))
-    await shelf.reader.load(slot)
+    await shelf.reader.metadata.load(slot)
     return slot
 
 
 async def read(shelf: Shelf, slot: SstSlot, block: int) -> None:
-    await shelf.reader.images(slot, await shelf.reader.load(slot), block, block + 1)
+    await shelf.reader.data_blocks.images(slot, await shelf.reader.metadata.load(slot), block, block + 1)
 
 
 def test_blocks_are_read_once_while_there_is_room() -> None:
     async def run() -> None:
         shelf = Shelf()
         slot = await loaded(shelf)
-        block_count = len((await shelf.reader.load(slot)).index)
+        block_count = len((await shelf.reader.metadata.load(slot)).index)
         for _ in range(3):
             for block in range(block_count):
                 await read(shelf, slot, block)
@@ -117,11 +117,11 @@ def test_metadata_in_use_is_not_read_again() -> None:
         shelf = Shelf(cache_bytes=0)
         slot = await loaded(shelf)
         assert len(shelf.store.reads) == 1
-        held = await shelf.reader.load(slot)
-        assert await shelf.reader.load(slot) is held
+        held = await shelf.reader.metadata.load(slot)
+        assert await shelf.reader.metadata.load(slot) is held
         assert len(shelf.store.reads) == 2
         del held
-        await shelf.reader.load(slot)
+        await shelf.reader.metadata.load(slot)
         assert len(shelf.store.reads) == 3
 
     anyio.run(run)
@@ -168,10 +168,9 @@ def test_a_cache_serves_several_databases() -> None:
     async def run() -> None:
         shelf = Shelf()
         cache = BlockCache(1 << 20)
-        readers = [shelf.new_reader(0) for _ in range(2)]
+        readers = [shelf.reader_with(cache) for _ in range(2)]
         sst = await shelf.sst(ROWS)
         for reader in readers:
-            reader.cache = cache
             await reader.meta(sst)
         assert len(cache) == 2
 

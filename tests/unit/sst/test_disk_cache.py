@@ -16,12 +16,13 @@ from shale.concurrency.background_tasks import BackgroundTasks
 from shale.core.open_file import LocalFiles
 from shale.env import Clock, Env, InlineCpu, SystemClock
 from shale.errors import CorruptionError, InvalidRequestError
-from shale.sst import disk_cache, part_reader
+from shale.sst import disk_cache
 from shale.sst.disk_cache import DiskCache, object_name
 from shale.sst.disk_cache_options import DiskCacheOptions
 from shale.sst.disk_part import PartRange, head_size
-from shale.sst.part_reader import PartReader
 from shale.sst.reader import SstReader
+from shale.sst.reads import part_reader
+from shale.sst.reads.part_reader import PartReader
 from shale.types import Entry
 from tests.unit.engine.reading import PATHS, RangeRecordingStore, Shelf, quiet_env
 
@@ -383,9 +384,9 @@ def test_ssts_are_read_from_disk(tmp_path: Path) -> None:
             shelf.store.reads.clear()
             reader = reader_of(shelf, cache_in(tmp_path))
             blocks = len((await reader.meta(sst)).index)
-            assert len(await reader.blocks(sst, 0, blocks)) == len(ROWS)
+            assert len(await reader.rows(sst, 0, blocks)) == len(ROWS)
             slot = reader.slot(sst)
-            assert len(await reader.images(slot, await reader.load(slot), 5, 7)) == 2
+            assert len(await reader.data_blocks.images(slot, await reader.metadata.load(slot), 5, 7)) == 2
             assert bool(shelf.store.reads) is not directory_is_warm
 
     anyio.run(run)
@@ -402,9 +403,9 @@ def test_damage_that_came_from_the_store_does_not_stay(tmp_path: Path) -> None:
         good = bytes((await shelf.store.get(key)).data)  # type: ignore[union-attr]
         await shelf.store.put(key, bytes([good[0] ^ 1]) + good[1:])
         with pytest.raises(CorruptionError, match="checksum"):
-            await reader.blocks(sst, 0, 1)
+            await reader.rows(sst, 0, 1)
         await shelf.store.put(key, good)
-        assert len(await reader.blocks(sst, 0, 1))
+        assert len(await reader.rows(sst, 0, 1))
 
     anyio.run(run)
 
@@ -444,8 +445,8 @@ class SstOnDisk:
     async def fill(self) -> None:
         sst = await self.shelf.sst(ROWS)
         self.slot = self.reader.slot(sst)
-        self.meta = await self.reader.load(self.slot)
-        self.images = await self.reader.images(self.slot, self.meta, 0, len(self.meta.index))
+        self.meta = await self.reader.metadata.load(self.slot)
+        self.images = await self.reader.data_blocks.images(self.slot, self.meta, 0, len(self.meta.index))
         self.cpu.calls = 0
         self.shelf.store.reads.clear()
 
@@ -458,7 +459,7 @@ def test_parts_on_disk_are_read_without_waiting(tmp_path: Path) -> None:
         await disk.fill()
         if LocalFiles().open(str(files_of(tmp_path)[0])) is None:
             pytest.skip("this file system has no reads that do not wait")
-        assert disk.reader.meta_now(disk.slot) is not None
+        assert disk.reader.metadata.load_now(disk.slot) is not None
         blocks = range(len(disk.images))
         assert [disk.reader.local_blocks.read_now(disk.slot, disk.meta, block) for block in blocks] == disk.images
         assert (disk.cpu.calls, disk.shelf.store.reads) == (0, [])
@@ -477,7 +478,7 @@ def test_a_damaged_part_is_left_to_the_reads_that_wait(tmp_path: Path, place: in
             data[head_size(PART) + 10 if place < 0 else place] ^= 1
             path.write_bytes(data)
         assert disk.reader.local_blocks.read_now(disk.slot, disk.meta, 0) is None
-        assert await disk.reader.images(disk.slot, disk.meta, 0, 1) == disk.images[:1]
+        assert await disk.reader.data_blocks.images(disk.slot, disk.meta, 0, 1) == disk.images[:1]
         assert disk.shelf.store.reads
         assert disk.reader.local_blocks.read_now(disk.slot, disk.meta, 0) in (None, disk.images[0])
 

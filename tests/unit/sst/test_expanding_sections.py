@@ -97,8 +97,8 @@ def test_a_bomb_is_refused_early_once_and_by_name(kind: str, codec: Compression,
 
         async def read() -> None:
             slot = reader.slot(sst)
-            meta = await reader.load(slot)
-            await reader.images(slot, meta, 0, len(meta.index))
+            meta = await reader.metadata.load(slot)
+            await reader.data_blocks.images(slot, meta, 0, len(meta.index))
 
         tracemalloc.start()
         try:
@@ -122,13 +122,13 @@ def test_all_ways_to_read_a_block_keep_the_limit(unpacked: list[int]) -> None:
         data, info = with_section(*sst_of(ROWS, Compression.ZLIB), "block", bomb)
         reader, sst, store = await reader_of(data, info)
         slot = reader.slot(sst)
-        meta = await reader.load(slot)
+        meta = await reader.metadata.load(slot)
         index = replace(meta.index, offsets=np.array([0, len(bomb)], np.int64))
         meta = replace(meta, index=index)
         for read in (
-            lambda: reader.rows(slot, meta, 0, 1),
-            lambda: reader.stored(slot, meta, 0, 1, EVERYTHING),
-            lambda: reader.images(slot, meta, 0, 1),
+            lambda: reader.data_blocks.rows(slot, meta, 0, 1),
+            lambda: reader.data_blocks.open(slot, meta, 0, 1, EVERYTHING),
+            lambda: reader.data_blocks.images(slot, meta, 0, 1),
         ):
             REFUSED.clear()
             with pytest.raises(CorruptionError, match=r"block: .*exceeds the limit"):
@@ -151,7 +151,7 @@ def test_the_largest_rows_of_a_file_are_read(codec: Compression) -> None:
         assert info.index_len < USUAL
         reader, sst, store = await reader_of(data, info)
         meta = await reader.meta(sst)
-        read = await reader.blocks(sst, 0, len(meta.index))
+        read = await reader.rows(sst, 0, len(meta.index))
         assert len(read) == 61
         assert read.key(59) == keys[59]
         assert int(read.val_offsets[-1]) == len(value)
@@ -229,12 +229,12 @@ def test_a_large_block_that_does_not_decode_is_remembered(unpacked: list[int]) -
         )
         reader, sst, _ = await reader_of(*with_section(*with_section(data, info, "stats", stats), "block", bomb))
         slot = reader.slot(sst)
-        meta = await reader.load(slot)
+        meta = await reader.metadata.load(slot)
         meta = replace(meta, index=replace(meta.index, offsets=np.array([0, len(bomb)], np.int64)))
         unpacked.clear()
         for _ in range(3):
             with pytest.raises(CorruptionError):
-                await reader.rows(slot, meta, 0, 1)
+                await reader.data_blocks.rows(slot, meta, 0, 1)
         assert unpacked == [len(bomb) - 4]
 
     anyio.run(main)

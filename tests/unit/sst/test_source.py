@@ -12,11 +12,13 @@ from shale.errors import ClosedError, CorruptionError
 from shale.format.blocks.decoder import decode_images
 from shale.iter.source import drain
 from shale.kernels.rows import concat_rows, entries_from_rows
+from shale.sst.cache import BlockCache
 from shale.sst.meta import span_end
+from shale.sst.reader import SstReader
 from shale.sst.source import CachedBlockSource, SstViewsSource
 from shale.store.memory import MemoryStore
 from shale.types import Entry, KeyRange, RunId, SortedRun, excluded, included
-from tests.unit.engine.reading import Shelf
+from tests.unit.engine.reading import PATHS, Shelf, quiet_env
 
 
 class CountingStore:
@@ -126,11 +128,11 @@ def test_several_reads_are_made_at_the_same_time(kind: Any, reverse: bool) -> No
         shelf = Shelf()
         view = await shelf.view(ROWS)
         store, most, chunks = CountingStore(shelf.store), 0, []
-        shelf.reader._store = store  # type: ignore[assignment]
+        reader = SstReader(store, PATHS, BlockCache(1 << 20), quiet_env())  # type: ignore[arg-type]
         wanted = KeyRange(included(ROWS[100].key), excluded(ROWS[1900].key))
         async with anyio.create_task_group() as tasks:
             options = {"read_ahead": ReadAhead(tasks), "fetch_tasks": 3, "reverse": reverse}
-            source = kind(shelf.reader, (view,), wanted, 5000, **options)
+            source = kind(reader, (view,), wanted, 5000, **options)
             while (chunk := await source.next()) is not None:
                 chunks.append(chunk)
                 assert not source.is_over or chunk is chunks[-1]
@@ -213,9 +215,9 @@ def test_blocks_that_are_in_memory_decode_like_stored_ones(count: int) -> None:
         shelf = Shelf(cache_bytes=1 << 22)
         sst = await shelf.sst(ROWS[:count])
         slot = shelf.reader.slot(sst)
-        meta = await shelf.reader.load(slot)
+        meta = await shelf.reader.metadata.load(slot)
         last = len(meta.index)
-        images = await shelf.reader.images(slot, meta, 0, last)
+        images = await shelf.reader.data_blocks.images(slot, meta, 0, last)
         rows = decode_images(images, meta.index.offsets, version=sst.format_version, path=slot.path)
         assert entries_from_rows(rows) == ROWS[:count]
         broken = [*images[:-1], b"\x00\x00"]

@@ -84,8 +84,8 @@ def test_a_reader_decodes_rows_and_images() -> None:
         shelf = Shelf(transformer=transformer)
         reader = type(shelf.reader)(shelf.store, PATHS, shelf.reader.cache, shelf.reader.env, transformer=transformer)
         sst = await shelf.sst(ROWS)
-        rows = await reader.blocks(sst, 0, len((await reader.meta(sst)).index))
+        rows = await reader.rows(sst, 0, len((await reader.meta(sst)).index))
         assert entries_from_rows(rows) == ROWS
-        assert len(await reader.images(reader.slot(sst), await reader.meta(sst), 3, 5)) == 2
+        assert len(await reader.data_blocks.images(reader.slot(sst), await reader.meta(sst), 3, 5)) == 2
 
     anyio.run(run)

@@ -303,7 +303,7 @@ def _from_cached_blocks(
     for place, sst in enumerate(pending.ssts):
         slot, meta, above = sst.slot, sst.slot.meta, len(found)
         if meta is None and parts_left > 0:
-            meta = reader.meta_now(slot)
+            meta = reader.metadata.load_now(slot)
             parts_left -= 1
         if meta is None:
             return PendingLookup(key, found, pending.ssts[place:])

@@ -52,7 +52,7 @@ class PendingGroups:
         # What is in memory is counted by the lookups; it may be evicted while the rest is read.
         self._metas = {slot: slot.meta for slot in slots if slot.meta is not None}
         missing = [slot for slot in slots if slot not in self._metas]
-        loaded = await gather([partial(self._reader.load, slot) for slot in missing])
+        loaded = await gather([partial(self._reader.metadata.load, slot) for slot in missing])
         self._metas.update(zip(missing, loaded, strict=True))
         return [len(self._pending)] if self._are_small() else self._split()
 

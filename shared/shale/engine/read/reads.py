@@ -395,6 +395,6 @@ def checked_durability(durability: str) -> bool:
 
 async def _recover_missing_sst(point: ReadPoint, gone: SstMissing) -> None:
     if point.view_provider is None:
-        point.view.reader.count_missing()
+        point.view.reader.sections.count_missing()
         raise gone
     await point.view_provider.on_sst_missing(gone)

@@ -15,7 +15,8 @@ from shale.kernels.layout.point_lookup import ABSENT
 from shale.sst.access_counts import AccessCounts
 from shale.sst.budget import LARGE_VALUE_BYTES
 from shale.sst.meta import SstMeta
-from shale.sst.reader import SstReader, has_blocks
+from shale.sst.reader import SstReader
+from shale.sst.reads.data_blocks import has_blocks
 from shale.sst.slot import SstSlot
 from shale.types import Entry
 
@@ -48,7 +49,7 @@ async def read_versions(
         CorruptionError: an SST is malformed.
     """
     slots = list(dict.fromkeys(sst.slot for _, ssts in lookups for sst in ssts))
-    metas = dict(zip(slots, await gather([partial(reader.load, slot) for slot in slots]), strict=True))
+    metas = dict(zip(slots, await gather([partial(reader.metadata.load, slot) for slot in slots]), strict=True))
     spans = [_spans(key, ssts, metas, reader.counts) for key, ssts in lookups]
     images = await _read_images(reader, dict.fromkeys(span for of_key in spans for span in of_key), metas, keep)
     decided = _find_all(len(lookups), reader.counts, images, find)
@@ -118,7 +119,7 @@ async def _read_images(
     await reader.cache.budget.admit(_large_bytes(reads, metas))
     results = await gather(
         [
-            partial(reader.images, slot, metas[slot], first, last, keep=keep, is_admitted=True)
+            partial(reader.data_blocks.images, slot, metas[slot], first, last, keep=keep, is_admitted=True)
             for slot, first, last in reads
         ]
     )

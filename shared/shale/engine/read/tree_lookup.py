@@ -129,7 +129,7 @@ class TreeLookup:
         slot, counts = self._slots[level][sst], reader.counts
         meta = slot.meta
         if meta is None:
-            meta = reader.meta_now(slot)
+            meta = reader.metadata.load_now(slot)
             if meta is not None and slot.meta is not None:
                 counts.index_hits -= 1
                 counts.filter_hits -= int(meta.filters.answers_keys)
@@ -199,7 +199,7 @@ class TreeLookup:
             return None
         meta = slot.meta
         if meta is None:
-            loaded = await reader.load(slot)
+            loaded = await reader.metadata.load(slot)
             if slot.meta is None:
                 return None
             counts.index_hits -= 1
@@ -207,7 +207,7 @@ class TreeLookup:
             return part
         if block in slot.images or block >= len(meta.index):
             return None
-        await reader.images(slot, meta, block, block + 1)
+        await reader.data_blocks.images(slot, meta, block, block + 1)
         if block not in slot.images:
             return None
         counts.block_hits -= 1

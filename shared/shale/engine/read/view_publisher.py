@@ -105,7 +105,7 @@ class ViewPublisher:
         if names_sst(self._manifest.current, gone.id):
             await self._manifest.refresh()
             if names_sst(self._manifest.current, gone.id):
-                self.reader.count_missing()
+                self.reader.sections.count_missing()
                 raise gone
 
     def _fast_point(self) -> ReadPoint | None:

@@ -361,7 +361,7 @@ class ScanChunkReader:
         if view_provider is None or (self._held is None and self._has_begun):
             # A newer state may lack rows that were visible when the scan began.
             assert self._view is not None, "a scan without a held sequence number stays with one view"
-            self._view.reader.count_missing()
+            self._view.reader.sections.count_missing()
             raise gone
         await view_provider.on_sst_missing(gone)
         if self._held is None:

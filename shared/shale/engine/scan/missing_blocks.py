@@ -19,9 +19,9 @@ from shale.kernels.layout import point_lookup
 from shale.kernels.layout import scan as layout
 from shale.kernels.rows import I64, U8
 from shale.sst.cache import ENTRY_OVERHEAD_BYTES
-from shale.sst.local_blocks import LocalBlocks
 from shale.sst.meta import SstMeta
 from shale.sst.reader import SstReader
+from shale.sst.reads.local_blocks import LocalBlocks
 from shale.sst.slot import META, SstSlot
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class MissingBlocks:
         self._seen.add(part)
         if meta is None:
             info = slot.sst.info
-            return self._may_read(info.sections_end - info.data_len) and reader.meta_now(slot) is not None
+            return self._may_read(info.sections_end - info.data_len) and reader.metadata.load_now(slot) is not None
         if self._prefix is not None and not meta.filters.may_contain_prefix(self._prefix):
             return False
         rows = min(wanted.rows_max if total is None else total, _ROWS_MAX)

@@ -12,7 +12,9 @@ from shale.format.blocks.section import open_section
 from shale.kernels.rows import I64, Rows
 from shale.sst.budget import LARGE_VALUE_BYTES
 from shale.sst.meta import SstMeta
-from shale.sst.reader import INLINE_BYTES_MAX, SstReader, has_blocks
+from shale.sst.reader import SstReader
+from shale.sst.reads.data_blocks import has_blocks
+from shale.sst.reads.sections import INLINE_BYTES_MAX
 from shale.sst.slot import SstSlot
 from shale.types import Compression, KeyRange
 
@@ -89,7 +91,7 @@ class SpanParts:
         """
         part, rest, is_whole = self._next(span, keep=keep)
         if is_whole:
-            return await self._reader.rows(part.slot, part.meta, part.first, part.last, keep=keep), rest
+            return await self._reader.data_blocks.rows(part.slot, part.meta, part.first, part.last, keep=keep), rest
         return await self._read_on(span, self._rows_of, keep=keep)
 
     async def blocks(
@@ -110,14 +112,14 @@ class SpanParts:
         if not is_whole:
             return await self._read_on(span, partial(_blocks_of, visible), keep=keep)
         if not keep and not has_blocks(slot, meta, first, last):
-            return await self._reader.stored(slot, meta, first, last, visible), rest
-        images = await self._reader.images(slot, meta, first, last)
+            return await self._reader.data_blocks.open(slot, meta, first, last, visible), rest
+        images = await self._reader.data_blocks.images(slot, meta, first, last)
         return _blocks_of(visible, part, images), rest
 
     async def blocks_past_cache(self, span: StoredSpan, visible: KeyRange) -> tuple[StoredBlocks, StoredSpan | None]:
         """Do the same as ``blocks`` without the cache."""
         if not span.is_compressed:
-            return await self._reader.stored(span.slot, span.meta, span.first, span.last, visible), None
+            return await self._reader.data_blocks.open(span.slot, span.meta, span.first, span.last, visible), None
         return await self._read_on(span, partial(_blocks_of, visible), keep=False)
 
     def _next(self, span: StoredSpan, *, keep: bool) -> tuple[StoredSpan, StoredSpan | None, bool]:
@@ -144,7 +146,7 @@ class SpanParts:
         """Read a span unless it is read, and make something of its next blocks."""
         reader = self._reader
         if span.data is None:
-            span = span._replace(data=await reader.read_stored(span.slot, span.meta, span.first, span.last))
+            span = span._replace(data=await reader.data_blocks.read_stored(span.slot, span.meta, span.first, span.last))
             if keep:
                 reader.counts.block_misses += span.last - span.first
 

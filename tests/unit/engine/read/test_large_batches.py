@@ -12,7 +12,7 @@ from shale.engine.db import Db
 from shale.engine.options import FlushType
 from shale.engine.read.pending_groups import GROUP_BYTES_MAX
 from shale.errors import ResponseTooLarge
-from shale.sst import local_blocks, reader
+from shale.sst.reads import data_blocks, local_blocks
 from shale.store.memory import MemoryStore
 
 MIB = 1 << 20
@@ -117,7 +117,7 @@ def test_values_that_expand_are_counted_before_all_are_read(tmp_path: Path, monk
             for key, value in zip(KEYS, values, strict=True):
                 await db.put(key, value)
             await db.flush(FlushType.MEMTABLE)
-        for module in (local_blocks, reader):
+        for module in (local_blocks, data_blocks):
             monkeypatch.setattr(module, "open_section", counted(module.open_section))
         async with Db.open(name, block_cache_bytes=64 * MIB) as db:
             with pytest.raises(ResponseTooLarge):

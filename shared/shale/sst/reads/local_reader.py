@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shale.env import Env
     from shale.kernels.rows import U8
     from shale.sst.disk_cache import DiskCache
-    from shale.sst.part_reader import PartReader
+    from shale.sst.reads.part_reader import PartReader
 
 OpenPart = Callable[[SstSlot, int], LocalObject | None]
 """Opens the file with one part of an SST; ``None``: there is none, or reading it may wait."""
@@ -125,7 +125,7 @@ def part_reader_of(
     """Return the reads through a disk cache; its modules are imported by processes that have one."""
     if disk is None:
         return None
-    from shale.sst.part_reader import PartReader
+    from shale.sst.reads.part_reader import PartReader
 
     return PartReader(disk, store.url, env, background)
 

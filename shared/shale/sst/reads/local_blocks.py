@@ -12,8 +12,8 @@ from shale.kernels.dispatch import compiled, use_kernels
 from shale.kernels.rows import I64
 from shale.sst.access_counts import AccessCounts
 from shale.sst.cache import BlockCache
-from shale.sst.local_reader import LocalReader
 from shale.sst.meta import SstMeta
+from shale.sst.reads.local_reader import LocalReader
 from shale.sst.slot import SstSlot
 from shale.types import Compression
 
