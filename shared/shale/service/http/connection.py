@@ -15,6 +15,8 @@ HEAD_BYTES_MAX = 128 * 1024
 """Limit for the request line and headers of one request; the HTTP parser itself has none."""
 HEAD_S = 30.0
 """Seconds that the headers may take, and that a new connection may be silent."""
+FIRST_REQUEST_S = 0.5
+"""Seconds that a new connection has for its first request if the server stops meanwhile."""
 
 CERTIFICATE = "shale.certificate"
 """Whether the client has shown a certificate of a known authority."""
@@ -52,6 +54,9 @@ class BoundedProtocol(OrderedProtocol):
     """Counts what clients have not read, and drops some if it is too much."""
     _unread_share: UnreadShare | None = None
     _is_endless = False
+    _is_last = False
+    """The first request is the only one, because the server stops."""
+    _made_s = 0.0
     _unread_bytes = 0
     _unread_timer: asyncio.TimerHandle | None = None
     _is_in_head = False
@@ -63,6 +68,7 @@ class BoundedProtocol(OrderedProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Start the timer for the first request of a new connection."""
         super().connection_made(transport)
+        self._made_s = self.loop.time()
         if self.unread is not None:
             # In a turn of its own: it may be called while the transport writes.
             self._unread_share = self.unread.share(partial(self.loop.call_soon, transport.abort))
@@ -99,11 +105,22 @@ class BoundedProtocol(OrderedProtocol):
         self._is_endless = True
 
     def shutdown(self) -> None:
-        """Stop after the running request; one whose response has no end stops now, and is told of a disconnect."""
+        """Stop after the running request; one whose response has no end stops now, and is told of a disconnect.
+
+        The first request of a new connection may be on its way: the client would see a reset if it was closed.
+        """
+        left_s = self._made_s + FIRST_REQUEST_S - self.loop.time()
         if self._is_endless:
             self.transport.abort()
+        elif self._heads == 0 and left_s > 0 and not self._is_refused:
+            self._is_last = True
+            self.loop.call_later(left_s, self._close_if_silent)
         else:
             super().shutdown()
+
+    def _close_if_silent(self) -> None:
+        if self._heads == 0:
+            self.transport.close()
 
     def on_message_begin(self) -> None:
         """Note the start of the headers of a request."""
@@ -116,6 +133,8 @@ class BoundedProtocol(OrderedProtocol):
         """Note the end of the headers."""
         self._head_is_over()
         super().on_headers_complete()
+        if self._is_last and self.cycle is not None:
+            self.cycle.keep_alive = False
 
     def on_response_complete(self) -> None:
         """Start the timer for unread data after a response."""

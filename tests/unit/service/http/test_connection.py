@@ -14,6 +14,7 @@ from shale.api.scan.formats import JsonLines
 from shale.api.scan.stream import ScanSource, ScanStream
 from shale.concurrency.byte_budget import ByteBudget
 from shale.concurrency.loop_turns import LoopTurns
+from shale.core.address_limits import ConnectionCounts
 from shale.core.memory_account import MemoryAccount
 from shale.service.http import connection as http_protocol
 from shale.service.http.bodies import BodyBudget, BodyPace
@@ -166,6 +167,45 @@ def test_a_response_without_end_does_not_delay_the_end_of_the_server() -> None:
                 await reader.readuntil(b"begun")
             await gone.wait()
         writer.close()
+
+    asyncio.run(main())
+
+
+class AnnouncingCounts(ConnectionCounts):
+    """Counts that say when the server has a connection."""
+
+    def __init__(self) -> None:
+        super().__init__(10)
+        self.has_one = asyncio.Event()
+
+    def opened(self, address: str) -> bool:
+        self.has_one.set()
+        return super().opened(address)
+
+
+@pytest.mark.parametrize(("sent", "answered"), [(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n", True), (b"", False)])
+def test_a_client_that_connects_before_the_server_stops_has_time_for_a_request(sent: bytes, answered: bool) -> None:
+    async def main() -> None:
+        listener, counts, stop = open_socket("127.0.0.1", 0, setting="http.port"), AnnouncingCounts(), asyncio.Event()
+        address = listener.getsockname()
+
+        async def serve() -> None:
+            async with serve_app(hello, listener, request_timeout_s=3600, limits=ConnectionLimits(per_address=counts)):
+                await stop.wait()
+
+        async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+            tasks.create_task(serve())
+            reader, writer = await asyncio.open_connection(*address)
+            await counts.has_one.wait()
+            stop.set()
+            # It is closed when connections are told to end, which nothing announces.
+            while listener.fileno() >= 0:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            writer.write(sent)
+            response = await reader.read()
+            writer.close()
+        assert response.startswith(b"HTTP/1.1 200 ") is answered
+        assert response.endswith(b"hi") is answered
 
     asyncio.run(main())
 
