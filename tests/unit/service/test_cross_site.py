@@ -71,6 +71,7 @@ async def test_an_open_admin_port_refuses_calls_of_other_sites(headers: dict[str
 
 HERE = ["localhost", "LOCALHOST:9090", "console.localhost:1", "localhost.", "127.0.0.1:80", "127.9.9.9", "[::1]:80"]
 ELSEWHERE = ["evil.example", "Evil.Example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "nolocalhost"]
+MALFORMED = ["localhost:80@evil.example", "[::1].evil.example", "[", "[::1:80", "[127.0.0.1]", "localhost:evil"]
 
 
 def local_port() -> AccessTokens:
@@ -95,7 +96,17 @@ async def test_a_local_port_refuses_the_names_that_pages_give_its_address(host: 
     async with admin_client(app) as client:
         problem(await client.get("/v1/admin/log-level", headers={"Host": host}), 403)
         problem(await client.post("/v1/admin/flush", headers={"Host": host}), 403)
-        assert (await client.get("/livez", headers={"Host": host})).status_code == 200
+        problem(await client.get("/statusz", headers={"Host": host}), 403)
+        problem(await client.get("/console.js", headers={"Host": host}), 403)
+        for path in ("/livez", "/metrics"):
+            assert (await client.get(path, headers={"Host": host})).status_code == 200
+
+
+@pytest.mark.parametrize("host", MALFORMED)
+async def test_a_local_port_refuses_what_is_no_host(host: str) -> None:
+    async with open_port(tokens=local_port()) as port:
+        document = problem(await port.client.get("/v1/writer", headers={"Host": host}), 403)
+        assert document["detail"].startswith(f"the header Host names {host!r}")
 
 
 async def test_with_a_token_a_local_port_takes_any_name() -> None:

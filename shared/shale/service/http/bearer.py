@@ -12,6 +12,8 @@ from shale.service.http.cross_site import refuse_other_names, refuse_other_sites
 from shale.service.http.problems import Problem, bad_request, busy, response
 
 READING_METHODS = frozenset({"GET", "HEAD"})
+PROBED_PATHS = frozenset({"/livez", "/readyz", "/startupz", "/metrics"})
+"""Of the admin port, for probes and scrapers, which may call a local port by any name: these tell nothing of a row."""
 
 
 class BearerAuth:
@@ -39,9 +41,8 @@ class BearerAuth:
             raise Problem(
                 HTTPStatus.FORBIDDEN, "this call needs a certificate of the client: tls.client_ca_file is set"
             )
+        self.require_name(headers)
         if self._tokens.is_open:
-            if self._tokens.is_local:
-                refuse_other_names(headers)
             if scope["method"] not in READING_METHODS:
                 refuse_other_sites(headers)
             return
@@ -60,6 +61,15 @@ class BearerAuth:
             raise _unauthorized("the bearer token is unknown", 'Bearer error="invalid_token"')
         if found < role:
             raise _forbidden(found, role)
+
+    def require_name(self, headers: Mapping[bytes, bytes]) -> None:
+        """Check that a request to a local port without tokens names this machine.
+
+        Raises:
+            Problem: it names another one (403).
+        """
+        if self._tokens.is_local and self._tokens.is_open:
+            refuse_other_names(headers)
 
     def _count_failure(self, scope: Mapping[str, Any]) -> None:
         failures, client = self._tokens.failures, scope.get("client")
@@ -106,7 +116,7 @@ def token_of(authorization: str | None) -> bytes | None:
 class BearerAuthMiddleware:
     """ASGI middleware that protects the paths below one prefix: reads need the role read, other methods admin.
 
-    A call over the quota of its token gets 429.
+    A call over the quota of its token gets 429.  Of the other paths only ``PROBED_PATHS`` may be called by any name.
     """
 
     def __init__(self, app: ASGIApp, prefix: str, tokens: AccessTokens) -> None:
@@ -124,6 +134,12 @@ class BearerAuthMiddleware:
                 self._bearer.require(headers, role, scope)
                 if self._quotas is not None and self._quotas.is_limiting:
                     use_quota(self._quotas.of(*self._bearer.caller(authorization_of(headers), role)))
+            except Problem as problem:
+                await response(problem)(scope, receive, send)
+                return
+        elif scope["type"] == "http" and scope["path"] not in PROBED_PATHS:
+            try:
+                self._bearer.require_name(dict(scope["headers"]))
             except Problem as problem:
                 await response(problem)(scope, receive, send)
                 return

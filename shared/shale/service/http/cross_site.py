@@ -4,6 +4,7 @@ A browser sends them to any address that it reaches, also to ports that only pro
 tokens nothing else tells them from requests of programs.
 """
 
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from ipaddress import ip_address
@@ -12,6 +13,9 @@ from shale.service.http.problems import Problem
 
 _OWN_SITES = frozenset((b"same-origin", b"none"))
 """Of ``Sec-Fetch-Site``: a page of this port, and the user, for example with a typed address."""
+
+_HOST = re.compile(r"(?P<name>\[[0-9a-f.:]+(?:%[\w.~-]+)?\]|[\w.-]*)(?::\d*)?", re.ASCII)
+"""An address in brackets, or a name or an address; after it a port."""
 
 _SHOWN_CHARS = 255
 """The longest name of the DNS (RFC 1035)."""
@@ -46,8 +50,9 @@ def refuse_other_names(headers: Mapping[bytes, bytes]) -> None:
         Problem: ``Host`` is another name (403).
     """
     host = headers.get(b"host", b"").decode("latin-1").lower()
-    name = host[: host.rfind("]") + 1] if host.startswith("[") else host.partition(":")[0]
-    if name and not _is_local_name(name):
+    match = _HOST.fullmatch(host)
+    name = host if match is None else match["name"]
+    if match is None or not _is_local_name(name):
         detail = (
             f"the header Host names {name[:_SHOWN_CHARS]!r}, and this port has no tokens and listens for this machine "
             "only: call it by 127.0.0.1 or localhost, or set tokens (docs/how-to/tokens.md), or auth.insecure = true"
@@ -57,13 +62,13 @@ def refuse_other_names(headers: Mapping[bytes, bytes]) -> None:
 
 def _is_local_name(name: str) -> bool:
     # Browsers resolve names below localhost themselves (RFC 6761).
-    if name.removesuffix(".") == "localhost" or name.removesuffix(".").endswith(".localhost"):
+    if not name or name.removesuffix(".") == "localhost" or name.removesuffix(".").endswith(".localhost"):
         return True
     try:
         ip_address(name.strip("[]"))
     except ValueError:
         return False
-    return True
+    return name.startswith("[") == (":" in name)
 
 
 def _of_another_site() -> Problem:
