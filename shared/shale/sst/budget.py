@@ -54,6 +54,11 @@ class LargeValues(Protocol):
         """The memory of the present task."""
         ...
 
+    @property
+    def is_contended(self) -> bool:
+        """Whether a task waits for memory."""
+        ...
+
     def release(self) -> None:
         """Give back the memory of the present task."""
         ...

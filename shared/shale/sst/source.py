@@ -112,7 +112,7 @@ class _SpanReader(ABC, Generic[T]):
             self._room.sources += 1
         self._ahead_bytes_max = max(read_ahead_bytes, _LOW_MEMORY_BLOCK_BYTES_MAX)
         self._fetch_tasks = options.get("fetch_tasks", 1)
-        self._parts = SpanParts(reader, read_ahead_bytes, reverse=reverse)
+        self._parts = SpanParts(reader, read_ahead_bytes, reverse=reverse, is_admitted=self._room is not None)
         self._loaded: deque[T | StoredSpan] = deque()
         """Chunks that were read at the same time as the last one, and blocks that are read but not unpacked."""
         self._next_fetch: Fetch[T | None] | None = None
@@ -167,9 +167,12 @@ class _SpanReader(ABC, Generic[T]):
     @property
     def _reads_on(self) -> bool:
         """Whether to start the next read before the caller asks for it."""
-        is_bounded = self._low_memory or self._room is not None
-        if is_bounded and self._cursor is not None and self._cursor.next_block_bytes > self._ahead_bytes_max:
-            return False
+        cursor = self._cursor
+        if cursor is not None:
+            if self._low_memory and cursor.next_block_bytes > self._ahead_bytes_max:
+                return False
+            if self._room is not None and _unpacked_bytes(cursor) > LARGE_VALUE_BYTES:
+                return False
         return self._read_bytes == self._read_bytes_max
 
     async def _read(self) -> T | None:
@@ -210,9 +213,12 @@ class _SpanReader(ABC, Generic[T]):
             self._loaded.extend(loaded)
 
     def _advance(self, cursor: BlockCursor) -> StoredSpan:
+        """Go on to the next span.  With a bound, a large value is a span of its own, so that its size is checked."""
+        alone_bytes = None
         if self._room is not None:
-            self._room.require(cursor.next_block_bytes)
-        return StoredSpan(cursor.slot, cursor.meta, *cursor.advance(self._span_bytes(cursor)))
+            self._room.require(_unpacked_bytes(cursor))
+            alone_bytes = _alone_bytes(cursor)
+        return StoredSpan(cursor.slot, cursor.meta, *cursor.advance(self._span_bytes(cursor), alone_bytes))
 
     async def _load(self, cursor: BlockCursor, span: StoredSpan) -> "list[T | StoredSpan]":
         """Return the next rows of a span, if any is in range, and the blocks that are left."""
@@ -291,9 +297,12 @@ class CachedBlockSource(_SpanReader[StoredBlocks]):
         cursor = self._cursor
         if self._next_fetch is not None or cursor is None or cursor.is_done or not self._direct.can_read:
             return False
-        if self._room is not None and not self._room.has(cursor.next_block_bytes):
-            return False
-        first, last = cursor.advance(DIRECT_READ_BYTES)
+        alone_bytes = None
+        if self._room is not None:
+            if not self._room.has(_unpacked_bytes(cursor)):
+                return False
+            alone_bytes = _alone_bytes(cursor)
+        first, last = cursor.advance(DIRECT_READ_BYTES, alone_bytes)
         self._chunk_now = self._read_directly(cursor, first, last)
         if self._chunk_now is None:
             cursor.go_back(first)
@@ -344,6 +353,18 @@ def _edges(cursor: BlockCursor) -> KeyRange:
 def _row_bytes(slot: SstSlot, meta: SstMeta) -> int:
     rows = meta.stats.num_rows if meta.stats is not None else 0
     return slot.sst.info.data_len // rows + 1 if rows else _ROW_BYTES
+
+
+def _unpacked_bytes(cursor: BlockCursor) -> int:
+    """Return about how large the next block is unpacked: as a part of the SST of its stored size."""
+    stored_bytes = cursor.next_block_bytes
+    most_bytes, unpacked_bytes = cursor.meta.block_image_max, stored_bytes * _unpacked_ratio(cursor.slot, cursor.meta)
+    return unpacked_bytes if most_bytes is None else min(unpacked_bytes, max(stored_bytes, most_bytes))
+
+
+def _alone_bytes(cursor: BlockCursor) -> int:
+    """Return the stored size above which a block probably holds a large value."""
+    return LARGE_VALUE_BYTES // _unpacked_ratio(cursor.slot, cursor.meta)
 
 
 def _unpacked_ratio(slot: SstSlot, meta: SstMeta) -> int:

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import anyio
+import pytest
 
 import shale
 from tests.integration.daemons.daemon_process import running
@@ -15,16 +16,23 @@ LIMIT_MIB = 256
 SCANS = 4
 
 
-def test_scans_over_overlapping_l0s_stay_below_the_memory_limit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["alone", "after small rows", "compressed"])
+def test_scans_over_overlapping_l0s_stay_below_the_memory_limit(tmp_path: Path, kind: str) -> None:
     """A merge holds a block of each L0: with four of them, each scan holds four values and what it returns."""
-    url = f"file://{tmp_path}/orders"
-    newest = {key: os.urandom(15 * MIB) for key in (b"a", b"z")}
+    url, is_compressed = f"file://{tmp_path}/orders", kind == "compressed"
+
+    def value() -> bytes:
+        return os.urandom(15) * MIB if is_compressed else os.urandom(15 * MIB)
+
+    newest = {key: value() for key in (b"a1", b"z1")}
 
     async def write() -> None:
-        async with shale.Db.open(url) as db:
+        async with shale.Db.open(url, compression="zstd" if is_compressed else "none") as db:
             for is_last in (False, False, False, True):
-                for key, value in newest.items():
-                    await db.put(key, value if is_last else os.urandom(15 * MIB))
+                for key, last in newest.items():
+                    if kind == "after small rows":
+                        await db.put(key[:1] + b"0", b"1")
+                    await db.put(key, last if is_last else value())
                 await db.flush("memtable")
 
     anyio.run(write)

@@ -72,20 +72,22 @@ class _Rows(ScanFormat):
                 continue
             # Only the last row of a batch can exceed the bytes of a piece.  It is in memory while the others are sent.
             self.is_inside_value = True
-            if len(rows) > 1:
-                yield self._encoded(rows[:-1])
-            for piece in self._row_pieces(rows[-1]):
+            row = rows.pop()
+            if rows:
+                yield self._encoded(rows)
+            head, tail = self._around_value(row)
+            yield head
+            for piece in self._value_pieces(memoryview(row.value)):
                 yield piece
+                del piece
+            del row, rows  # the value is not in memory while the scan waits for the next one
             self.is_inside_value = False
+            yield tail
 
-    def _row_pieces(self, row: Row) -> Iterator[bytes | memoryview]:
-        """Yield a row with a large value in pieces, so that the value is not in memory a second time."""
-        head, tail = self._around_value(row)
-        yield head
-        value = memoryview(row.value)
+    def _value_pieces(self, value: memoryview) -> Iterator[bytes | memoryview]:
+        """Yield a large value in pieces, so that it is not in memory a second time."""
         for start in range(0, len(value), VALUE_PIECE_BYTES):
             yield self._value_piece(value[start : start + VALUE_PIECE_BYTES])
-        yield tail
 
     @abstractmethod
     def _encoded(self, rows: list[Row]) -> bytes: ...
@@ -177,6 +179,8 @@ class ArrowStream(ScanFormat):
                 self.is_inside_value = len(piece) > VALUE_PIECE_BYTES
                 for start in range(0, len(piece), VALUE_PIECE_BYTES):
                     yield piece[start : start + VALUE_PIECE_BYTES]
+                del piece
+            del rows  # no value is in memory while the scan waits for the next one
             self.is_inside_value = False
 
     def ending(self, fields: Mapping[str, object]) -> bytes:

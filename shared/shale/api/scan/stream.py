@@ -60,15 +60,9 @@ class ScanSource:
             self._memory.release_values()
 
     async def resume(self) -> None:
-        """Take memory again before the scan goes on; a scan that waits for it has no memory of large values."""
-        if not self.encoder.is_inside_value:
-            self._release_values()
+        """Take memory again before the scan goes on."""
         if not self._share.size_bytes:
             await self._share.take(self._memory.scan_bytes)
-
-    def _release_values(self) -> None:
-        """Give back the memory of large values that the task of this scan has read, and that are sent."""
-        self._memory.large_values.release()
 
     def close(self) -> None:
         """Release all memory."""

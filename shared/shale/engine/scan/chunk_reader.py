@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from shale.engine.read.super_version import SuperVersion
     from shale.sst.budget import LargeValues
 
+TURN_S = 1.0
+"""After so many seconds a scan of large values lets others go on that wait for its memory: its client may be slow."""
 _ROWS_AFTER_SEEK = 64
 """A caller that seeks once probably takes a few rows and seeks again."""
 _INTERRUPTED = "the scan was interrupted and cannot go on: begin another one after the last row"
@@ -37,6 +39,7 @@ class ScanChunkReader:
         "_error",
         "_has_begun",
         "_has_ended",
+        "_has_used_turn",
         "_held",
         "_is_over",
         "_last_key",
@@ -49,6 +52,7 @@ class ScanChunkReader:
         "_resolve",
         "_scanned_values",
         "_tries_cache",
+        "_turn_ends_s",
         "_view",
         "_view_provider",
         "bytes_read",
@@ -89,6 +93,9 @@ class ScanChunkReader:
         """Bytes that were read for the last objects: other tasks have waited for that."""
         self._scanned_values: LargeValues | None = None
         """Where this scan has taken memory for large values."""
+        self._turn_ends_s = 0.0
+        self._has_used_turn = False
+        """Whether rows were read since it took that memory; without, two scans might take turns without end."""
         self._error: ShaleError | None = None
         self._is_over = False
 
@@ -313,9 +320,12 @@ class ScanChunkReader:
                 ref = await self._open_source()
             assert ref.source is not None
             ref.pin.check()
-            room_bytes = 0
+            room_bytes = self._room_after_turn()
             try:
-                return await ref.source.next()
+                if not room_bytes:
+                    rows = await ref.source.next()
+                    self._has_used_turn = True
+                    return rows
             except SstMissing as gone:
                 await self._switch_view(gone)
             except ScanRoomExceeded as exceeded:
@@ -337,18 +347,26 @@ class ScanChunkReader:
     async def _take_room(self, view: "SuperVersion", size_bytes: int) -> None:
         """Wait for memory for large values, without any: two scans that each kept some might wait for each other."""
         self._restart()
-        self._scanned_values = view.reader.cache.budget.scanned_values
+        budget = view.reader.cache.budget
+        if budget.large_values is not None:
+            budget.large_values.release()
+        self._scanned_values = budget.scanned_values
         assert self._scanned_values is not None, "it bounds the scan"
         await self._scanned_values.take(size_bytes)
+        self._turn_ends_s, self._has_used_turn = view.reader.env.clock.monotonic_s() + TURN_S, False
+
+    def _room_after_turn(self) -> int:
+        """Return the memory for large values to take again, after others that wait for it; 0: the scan goes on."""
+        values = self._scanned_values
+        if values is None or not (self._has_used_turn and values.is_contended):
+            return 0
+        is_over = self._newest_view().reader.env.clock.monotonic_s() >= self._turn_ends_s
+        return values.held_bytes if is_over else 0
 
     def _set_point(self, point: ReadPoint) -> None:
         """Read at this point from now on."""
-        self._view, self._max_seq, self._view_provider, self._resolve = (
-            point.view,
-            point.max_seq,
-            point.view_provider,
-            point.resolve,
-        )
+        self._view, self._max_seq = point.view, point.max_seq
+        self._view_provider, self._resolve = point.view_provider, point.resolve
 
     def _restart(self) -> None:
         """Open the sources again before the next read."""

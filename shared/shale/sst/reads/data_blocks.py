@@ -77,7 +77,9 @@ class DataBlockReader:
                 images.append(image)
         return images
 
-    async def rows(self, slot: SstSlot, meta: SstMeta, first: int, last: int, *, keep: bool = False) -> Rows:
+    async def rows(
+        self, slot: SstSlot, meta: SstMeta, first: int, last: int, *, keep: bool = False, is_admitted: bool = False
+    ) -> Rows:
         """Return all rows of the blocks ``[first, last)``, with one range read unless the cache has every block.
 
         Args:
@@ -85,6 +87,7 @@ class DataBlockReader:
             meta: its metadata.
             first, last: which blocks.
             keep: fill the cache.  Long scans do not, since they would evict the blocks of lookups.
+            is_admitted: the caller has waited for memory.
 
         Raises:
             CorruptionError: the object is missing, or a block is malformed; the error has its offset.
@@ -92,7 +95,7 @@ class DataBlockReader:
         offsets = meta.index.offsets[first : last + 1]
         version, path = slot.sst.format_version, slot.path
         if keep or has_blocks(slot, meta, first, last):
-            images = await self.images(slot, meta, first, last)
+            images = await self.images(slot, meta, first, last, is_admitted=is_admitted)
             size_bytes = int(offsets[-1] - offsets[0])
             decode = partial(decode_images, images, offsets, version=version, path=path)
         else:

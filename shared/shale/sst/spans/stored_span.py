@@ -74,12 +74,14 @@ class SpanParts:
         reader: reads SSTs.
         read_bytes: the size of one read.
         reverse: begin with the last blocks of a span.
+        is_admitted: the caller has memory for large blocks.
     """
 
-    __slots__ = ("_reader", "_reverse", "_size_max")
+    __slots__ = ("_is_admitted", "_reader", "_reverse", "_size_max")
 
-    def __init__(self, reader: SstReader, read_bytes: int, *, reverse: bool = False) -> None:
+    def __init__(self, reader: SstReader, read_bytes: int, *, reverse: bool = False, is_admitted: bool = False) -> None:
         self._reader = reader
+        self._is_admitted = is_admitted
         self._size_max = max(_UNPACKED_RATIO * read_bytes, _UNPACKED_BYTES_MIN)
         self._reverse = reverse
 
@@ -91,7 +93,10 @@ class SpanParts:
         """
         part, rest, is_whole = self._next(span, keep=keep)
         if is_whole:
-            return await self._reader.data_blocks.rows(part.slot, part.meta, part.first, part.last, keep=keep), rest
+            rows = await self._reader.data_blocks.rows(
+                part.slot, part.meta, part.first, part.last, keep=keep, is_admitted=self._is_admitted
+            )
+            return rows, rest
         return await self._read_on(span, self._rows_of, keep=keep)
 
     async def blocks(
@@ -113,7 +118,7 @@ class SpanParts:
             return await self._read_on(span, partial(_blocks_of, visible), keep=keep)
         if not keep and not has_blocks(slot, meta, first, last):
             return await self._reader.data_blocks.open(slot, meta, first, last, visible), rest
-        images = await self._reader.data_blocks.images(slot, meta, first, last)
+        images = await self._reader.data_blocks.images(slot, meta, first, last, is_admitted=self._is_admitted)
         return _blocks_of(visible, part, images), rest
 
     async def blocks_past_cache(self, span: StoredSpan, visible: KeyRange) -> tuple[StoredBlocks, StoredSpan | None]:

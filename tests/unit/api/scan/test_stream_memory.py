@@ -15,25 +15,24 @@ MIB = 1 << 20
 SCAN = cast("Any", SimpleNamespace(release=lambda: None))
 
 
-@pytest.mark.parametrize("is_paused", [True, False])
-def test_a_scan_that_waits_for_memory_keeps_none_of_large_values(is_paused: bool) -> None:
-    """The scans that have all memory of scans may wait for that of large values."""
+@pytest.mark.parametrize("is_inside_value", [True, False])
+def test_a_scan_that_waits_for_memory_keeps_none_of_large_values(is_inside_value: bool) -> None:
+    """The scans that have all memory of scans may wait for that of large values: one within a value waits for none."""
 
     async def main() -> None:
         memory = ProcessMemory(response_bytes=64 * MIB)
-        share = memory.scans.share()
+        share, encoder = memory.scans.share(), JsonLines(memory.piece_bytes, LoopTurns())
         await share.take(memory.scan_bytes)
-        source = ScanSource(SCAN, JsonLines(memory.piece_bytes, LoopTurns()), share, memory)
-        await memory.large_values.take(20 * MIB)
-        if is_paused:
-            source.pause()
-            assert (memory.scans.used_bytes, memory.responses.used_bytes) == (0, 0)
-        share.reduce_to(0)
+        await memory.scanned_values.take(20 * MIB)
+        encoder.is_inside_value = is_inside_value
+        source = ScanSource(SCAN, encoder, share, memory)
+        source.pause()
+        kept_bytes = (memory.scan_bytes, 20 * MIB) if is_inside_value else (0, 0)
+        assert (memory.scans.used_bytes, memory.scanned_values.held_bytes) == kept_bytes
         with memory.scans.share() as others:
-            await others.take(memory.scans.capacity_bytes)
+            await others.take(memory.scans.free_bytes)
             with anyio.move_on_after(0) as scope:
                 await source.resume()
-            assert scope.cancelled_caught
-            assert memory.responses.used_bytes == 0
+        assert scope.cancelled_caught is not is_inside_value
 
     anyio.run(main)

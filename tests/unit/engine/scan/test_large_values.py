@@ -11,6 +11,7 @@ import pytest
 
 import shale
 from shale.concurrency.byte_budget import ByteBudget, TaskShares
+from shale.engine.scan import chunk_reader
 from shale.errors import UnavailableError
 from shale.sst.budget import MemoryBudget
 from shale.store.local_store.adapter import LocalStore
@@ -118,3 +119,68 @@ async def test_a_scan_that_pauses_keeps_its_memory_until_its_task_gives_it_back(
         found += [row.key async for row in paused]
     assert found == list(rows)
     assert budget.used_bytes == 0
+
+
+@pytest.fixture(params=["none", "zstd"])
+async def mixed_rows(tmp_path: Path, request: pytest.FixtureRequest) -> dict[bytes, bytes]:
+    """Write a database with a small row before and after each large value, in overlapping L0s."""
+    newest = dict[bytes, bytes]()
+    for key in KEYS:
+        value = os.urandom(3 * MIB) if request.param == "none" else key * (3 * MIB)
+        newest |= {key + b"0": b"1", key + b"1": value, key + b"2": b"1"}
+    options: Any = {"compression": request.param, "compactor": False, "gc": False}
+    async with shale.Db.open("db", store=LocalStore(tmp_path), **options) as db:
+        for _ in range(L0S):
+            for key, value in newest.items():
+                await db.put(key, value)
+            await db.flush("memtable")
+    return newest
+
+
+@pytest.mark.parametrize("options", [{}, {"reverse": True}, {"limit": 5}, {"reverse": True, "limit": 5}])
+async def test_a_large_value_beside_small_rows_takes_memory(
+    tmp_path: Path, mixed_rows: dict[bytes, bytes], options: dict[str, Any]
+) -> None:
+    budget = ByteBudget(1000 * MIB)
+    async with reader(tmp_path, TaskShares(budget)) as db:
+        found = list[tuple[bytes, bytes]]()
+        async for row in db.scan(**options):
+            found.append((row.key, row.value))
+            if len(row.value) > MIB:
+                assert budget.used_bytes >= L0S * len(row.value)
+    wanted = list(mixed_rows.items())
+    assert found == (wanted[::-1] if "reverse" in options else wanted)[: options.get("limit")]
+
+
+async def test_a_scan_lets_others_go_on_after_its_turn(
+    tmp_path: Path, rows: dict[bytes, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client may be slow, and take longer for all rows than the others may wait."""
+    monkeypatch.setattr(chunk_reader, "TURN_S", 0.0)
+    found = list[tuple[int, bytes]]()
+    async with reader(tmp_path, TaskShares(ByteBudget(MIB))) as db:
+
+        async def scan(number: int) -> None:
+            async for row in db.scan():
+                found.append((number, row.key))
+                if row.key in KEYS:
+                    await anyio.wait_all_tasks_blocked()  # until the other one waits for memory
+
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                for number in range(2):
+                    tasks.start_soon(scan, number)
+    assert [key for number, key in found if number == 0] == [key for number, key in found if number == 1] == list(rows)
+    assert [number for number, key in found if key in KEYS] == [0, 1] * len(KEYS)
+
+
+async def test_a_scan_needs_memory_of_one_kind_only(tmp_path: Path, rows: dict[bytes, bytes]) -> None:
+    """Two that waited for each other's, one for that of scans and one for that of lookups, would never end."""
+    lookups = ByteBudget(MIB)
+    scanned = TaskShares(ByteBudget(MIB))
+    cache = MemoryBudget(MIB, large_values=TaskShares(lookups), scanned_values=scanned)
+    async with shale.DbReader.open("db", store=LocalStore(tmp_path), cache=cache) as db:
+        await lookups.take(MIB)
+        with anyio.fail_after(20):
+            assert [row.key async for row in db.scan(limit=len(rows), read_ahead_bytes=64 << 10)] == list(rows)
+            assert [row.key async for row in db.scan()] == list(rows)
