@@ -339,7 +339,8 @@ class CachedBlockSource(_SpanReader[StoredBlocks]):
         if blocks is not None:
             return blocks, None
         # A large value of a bounded scan has memory already, and would leave no room for other blocks.
-        is_large = self._room is not None and span.size_bytes > LARGE_VALUE_BYTES
+        is_alone = self._room is not None and span.last - span.first == 1
+        is_large = is_alone and span.size_bytes > _alone_bytes(cursor)
         return await self._parts.blocks(span, _edges(cursor), keep=self._keeps_blocks and not is_large)
 
 

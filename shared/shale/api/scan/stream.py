@@ -117,7 +117,9 @@ class ScanStream:
             return False
         self._first = None
         async for piece in self._rest:
-            if not await self._is_sent(send, piece):
+            is_sent = await self._is_sent(send, piece)
+            del piece
+            if not is_sent:
                 return False
         await send({"type": "http.response.body", "body": b"", "more_body": False})
         return True
@@ -162,6 +164,7 @@ async def scan_pieces(
     try:
         async for piece in encoder.pieces(scan):
             yield piece
+            del piece  # it shares the memory of a large value, for which the scan may wait next
     except ShaleError as error:
         if encoder.rows == 0:
             raise

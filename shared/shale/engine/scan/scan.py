@@ -301,10 +301,12 @@ class Scan(ShowsState, AsyncRows):
 
     async def _next_chunk(self) -> bool:
         """Read the next chunk and return whether there was one."""
+        # All rows of the last one were given.  The next one may wait for memory, and the last may hold a large value.
+        self._last_key, self._direct = self._last_given(), []
+        self._chunk, self._start, self._end, self._from = EMPTY_ROWS, 0, 0, 0
         rows = await self._chunks.next()
         if rows is None:
             return False
-        self._last_key, self._direct = self._last_given(), []
         self._chunk, self._start, self._end = rows, 0, len(rows)
         self._from = len(rows) if self._reverse else 0
         return True
