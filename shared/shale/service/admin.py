@@ -21,7 +21,7 @@ from shale.service.admin_calls import body_budget, with_problem_responses
 from shale.service.audit import AuditMiddleware
 from shale.service.build import FORMATS, revision, version
 from shale.service.health import Health, HealthReport
-from shale.service.http.bearer import READING_METHODS, BearerAuthMiddleware
+from shale.service.http.bearer import PROBED_PATHS, READING_METHODS, BearerAuthMiddleware
 from shale.service.http.problems import Problem, bad_request, response
 from shale.service.shutdown import FinalScrapes
 from shale.telemetry.events import Event
@@ -34,7 +34,7 @@ log = get_logger("admin")
 
 PREFIX = "/v1/admin/"
 NO_STORE = {"Cache-Control": "no-store"}
-SERVED_TO_THE_END = frozenset({"/metrics", "/livez", "/readyz", "/startupz", "/statusz"})
+SERVED_TO_THE_END = PROBED_PATHS | {"/statusz"}
 SCRAPE_HEADER = "X-Prometheus-Scrape-Timeout-Seconds"
 """Sent by Prometheus, its agents, and programs that scrape as it does; not by a person or a probe."""
 LEVELS = ("debug", "info", "warning", "error", "critical")

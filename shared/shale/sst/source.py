@@ -214,11 +214,13 @@ class _SpanReader(ABC, Generic[T]):
 
     def _advance(self, cursor: BlockCursor) -> StoredSpan:
         """Go on to the next span.  With a bound, a large value is a span of its own, so that its size is checked."""
-        alone_bytes = None
         if self._room is not None:
             self._room.require(_unpacked_bytes(cursor))
-            alone_bytes = _alone_bytes(cursor)
-        return StoredSpan(cursor.slot, cursor.meta, *cursor.advance(self._span_bytes(cursor), alone_bytes))
+        return StoredSpan(cursor.slot, cursor.meta, *self._advance_by(cursor, self._span_bytes(cursor)))
+
+    def _advance_by(self, cursor: BlockCursor, size_bytes: int) -> tuple[int, int]:
+        """Go on by about so many bytes, or one large value; return the first block and the one after the last."""
+        return cursor.advance(size_bytes, None if self._room is None else _alone_bytes(cursor))
 
     async def _load(self, cursor: BlockCursor, span: StoredSpan) -> "list[T | StoredSpan]":
         """Return the next rows of a span, if any is in range, and the blocks that are left."""
@@ -297,12 +299,9 @@ class CachedBlockSource(_SpanReader[StoredBlocks]):
         cursor = self._cursor
         if self._next_fetch is not None or cursor is None or cursor.is_done or not self._direct.can_read:
             return False
-        alone_bytes = None
-        if self._room is not None:
-            if not self._room.has(_unpacked_bytes(cursor)):
-                return False
-            alone_bytes = _alone_bytes(cursor)
-        first, last = cursor.advance(DIRECT_READ_BYTES, alone_bytes)
+        if self._room is not None and not self._room.has(_unpacked_bytes(cursor)):
+            return False
+        first, last = self._advance_by(cursor, DIRECT_READ_BYTES)
         self._chunk_now = self._read_directly(cursor, first, last)
         if self._chunk_now is None:
             cursor.go_back(first)

@@ -286,7 +286,9 @@ class ScanChunkReader:
     async def _current_view(self) -> "SuperVersion":
         """Return the state to read next, with few unsorted rows."""
         if self._resolve is not None:
-            self._set_point(await self._resolve())
+            point = await self._resolve()
+            self._view, self._max_seq = point.view, point.max_seq
+            self._view_provider, self._resolve = point.view_provider, point.resolve
         view = self._newest_view()
         ref = view.pin.acquire()  # until the caller has its own
         for table in view.tables:
@@ -314,25 +316,27 @@ class ScanChunkReader:
         return rows.slice(len(rows) - taken, len(rows)) if self.reverse else rows.slice(0, taken)
 
     async def _read(self) -> Rows | None:
+        room_bytes = self._room_after_turn()
         while True:
-            ref = self._ref
-            if ref is None or ref.source is None:
-                ref = await self._open_source()
-            assert ref.source is not None
-            ref.pin.check()
-            room_bytes = self._room_after_turn()
+            if room_bytes:
+                await self._take_room(self._newest_view(), room_bytes)
             try:
-                if not room_bytes:
-                    rows = await ref.source.next()
-                    self._has_used_turn = True
-                    return rows
+                return await self._read_source()
             except SstMissing as gone:
+                room_bytes = 0
                 await self._switch_view(gone)
             except ScanRoomExceeded as exceeded:
                 room_bytes = exceeded.size_bytes  # the wait comes after: the error keeps the sources alive
-            if room_bytes:
-                del ref
-                await self._take_room(self._newest_view(), room_bytes)
+
+    async def _read_source(self) -> Rows | None:
+        ref = self._ref
+        if ref is None or ref.source is None:
+            ref = await self._open_source()
+        assert ref.source is not None
+        ref.pin.check()
+        rows = await ref.source.next()
+        self._has_used_turn = True
+        return rows
 
     async def _open_source(self) -> PinRef:
         """Open the sources to merge."""
@@ -362,11 +366,6 @@ class ScanChunkReader:
             return 0
         is_over = self._newest_view().reader.env.clock.monotonic_s() >= self._turn_ends_s
         return values.held_bytes if is_over else 0
-
-    def _set_point(self, point: ReadPoint) -> None:
-        """Read at this point from now on."""
-        self._view, self._max_seq = point.view, point.max_seq
-        self._view_provider, self._resolve = point.view_provider, point.resolve
 
     def _restart(self) -> None:
         """Open the sources again before the next read."""

@@ -127,23 +127,23 @@ class BearerAuthMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        if scope["type"] == "http" and scope["path"].startswith(self._prefix):
-            role = Role.READ if scope["method"] in READING_METHODS else Role.ADMIN
-            headers = dict(scope["headers"])
+        if scope["type"] == "http":
             try:
-                self._bearer.require(headers, role, scope)
-                if self._quotas is not None and self._quotas.is_limiting:
-                    use_quota(self._quotas.of(*self._bearer.caller(authorization_of(headers), role)))
-            except Problem as problem:
-                await response(problem)(scope, receive, send)
-                return
-        elif scope["type"] == "http" and scope["path"] not in PROBED_PATHS:
-            try:
-                self._bearer.require_name(dict(scope["headers"]))
+                self._check(scope)
             except Problem as problem:
                 await response(problem)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        headers = dict(scope["headers"])
+        if scope["path"].startswith(self._prefix):
+            role = Role.READ if scope["method"] in READING_METHODS else Role.ADMIN
+            self._bearer.require(headers, role, scope)
+            if self._quotas is not None and self._quotas.is_limiting:
+                use_quota(self._quotas.of(*self._bearer.caller(authorization_of(headers), role)))
+        elif scope["path"] not in PROBED_PATHS:
+            self._bearer.require_name(headers)
 
 
 def _is_repeated(name: bytes, scope: Mapping[str, Any]) -> bool:
