@@ -13,7 +13,7 @@ def audited(name: str, handler: Handler) -> Handler:
             answer = await handler(session, args)
             record = audit.completed
         finally:
-            record(**session.audit_fields(name))
+            record(**session.access.audit_fields(name))
         return answer
 
     return call

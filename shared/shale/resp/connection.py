@@ -127,17 +127,17 @@ class Connection(asyncio.Protocol):
     @property
     def needs_auth(self) -> bool:
         """Whether the client still has to authenticate."""
-        return self._session.needs_auth
+        return self._session.access.needs_auth
 
     @property
     def is_input_overdue(self) -> bool:
         """Whether the connection waits for the rest of a command, or for authentication."""
-        return self._waiter is not None and (self._parser.is_inside_command or self._session.needs_auth)
+        return self._waiter is not None and (self._parser.is_inside_command or self._session.access.needs_auth)
 
     @property
     def holds_much(self) -> bool:
         """Whether a transaction that is not executed yet holds memory that counts (``_count_inflight``)."""
-        return self._session.kept_bytes > READ_PAUSE_BYTES and not self.is_refused
+        return self._session.queued.kept_bytes > READ_PAUSE_BYTES and not self.is_refused
 
     def refuse(self, text: str) -> None:
         """Send an error and nothing more.
@@ -176,15 +176,15 @@ class Connection(asyncio.Protocol):
                     await self._serve()
                 if self.is_running:
                     self.is_running = False
-                    self._session.snapshot = self._session.transaction = None
+                    self._session.snapshot = self._session.writes.transaction = None
                     self._session.count_failure(self._commands[self._done], TIMEOUT)
                     self._record_failure()
                     self._done += 1
                     self._answers.append(error(TOO_SLOW.format(self._backend.options.request_timeout_s)))
         finally:
             self._count_inflight(0)
-            self._session.reserved.reduce_to(0)
-            self._session.reset_transaction()
+            self._session.rows.reserved.reduce_to(0)
+            self._session.queued.reset()
             self._backend.memory.release_values()
             limit_s = self._backend.options.send_timeout_s if self._replies.is_over else 0.0
             await until_taken(self._transport, self._lost, limit_s)
@@ -197,7 +197,7 @@ class Connection(asyncio.Protocol):
             if self._answers or self._done < len(self._commands):
                 await self._answer()
                 continue
-            needs_auth = self._session.needs_auth
+            needs_auth = self._session.access.needs_auth
             if needs_auth:
                 self._parser.limits = BEFORE_AUTH
             try:
@@ -261,10 +261,10 @@ class Connection(asyncio.Protocol):
             self._record_failure()
         if not goes_on or self._done < len(self._commands):
             return
-        if not session.needs_auth and self._parser.limits is BEFORE_AUTH:
+        if not session.access.needs_auth and self._parser.limits is BEFORE_AUTH:
             self._parser.limits = self._backend.options.parser_limits()
-        if session.kept_bytes or self._counted_bytes:
-            self._count_inflight(self._parser.buffered_bytes + session.kept_bytes)
+        if session.queued.kept_bytes or self._counted_bytes:
+            self._count_inflight(self._parser.buffered_bytes + session.queued.kept_bytes)
         if session.is_closing:
             self.end()
         elif self._done == COMMANDS_AT_ONCE:
@@ -312,7 +312,7 @@ class Connection(asyncio.Protocol):
 
     async def _send(self) -> bool:
         """Send replies, after the writes they confirm are durable; return whether the connection continues."""
-        if self._session.pending_durable is not None and not await self._wait_until_durable():
+        if self._session.writes.pending_durable is not None and not await self._wait_until_durable():
             return False
         answers, self._answers = self._answers, []
         size, self._answer_bytes = self._answer_bytes, 0
@@ -321,9 +321,9 @@ class Connection(asyncio.Protocol):
     async def _wait_until_durable(self) -> bool:
         """Wait until the last write is durable; on failure, refuse the client and return ``False``."""
         session, limit_s = self._session, self._backend.options.request_timeout_s
-        handle = session.pending_durable
-        if handle is None or session.writer.status.durable_seq >= handle.seq:
-            session.pending_durable = None
+        handle = session.writes.pending_durable
+        if handle is None or session.writes.writer.status.durable_seq >= handle.seq:
+            session.writes.pending_durable = None
             return True
         try:
             with anyio.fail_after(limit_s):
@@ -333,7 +333,7 @@ class Connection(asyncio.Protocol):
         except ShaleError as failure:
             self.refuse(f"{error_text(failure)}; the outcome of the last writes is unknown")
         else:
-            session.pending_durable = None
+            session.writes.pending_durable = None
             return True
         self._backend.failures["other"] += 1  # of some of the commands that are not answered
         session.failure = "not_durable"
@@ -342,7 +342,7 @@ class Connection(asyncio.Protocol):
 
     def _has_room(self) -> bool:
         """Return whether the buffered part of the next command is within the limits."""
-        kept = self._parser.buffered_bytes + self._session.kept_bytes
+        kept = self._parser.buffered_bytes + self._session.queued.kept_bytes
         if kept > READ_PAUSE_BYTES or self._counted_bytes:
             self._count_inflight(kept)
         return kept <= READ_PAUSE_BYTES or self._backend.inflight_bytes <= self._backend.options.max_inflight_bytes

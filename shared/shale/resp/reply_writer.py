@@ -60,7 +60,7 @@ class ReplyWriter:
             return await self._send_large(answers, size_bytes)
         # Also a short reply may come from large values, and an error stand for a reply that memory was kept for.
         self._backend.memory.release_values()
-        self._session.reserved.reduce_to(0)
+        self._session.rows.reserved.reduce_to(0)
         data = answers[0] if len(answers) == 1 else b"".join(answers)
         self._backend.bytes_written += len(data)
         self._transport.write(data)
@@ -76,7 +76,7 @@ class ReplyWriter:
                     # Two clients that each keep a part might wait for each other.
                     share.reduce_to(0)
                     await share.take(size_bytes)
-            self._session.reserved.reduce_to(0)
+            self._session.rows.reserved.reduce_to(0)
             if scope.cancelled_caught:
                 self._abort()
                 return False

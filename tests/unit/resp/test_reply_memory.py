@@ -72,7 +72,7 @@ def test_a_large_reply_waits_for_memory(words: tuple[str, ...]) -> None:
             scans.give_back(scans.capacity_bytes)
             reply = await task
             assert len(str(reply)) > len(LARGE)
-            assert 0 < talker.session.reserved.size_bytes == scans.used_bytes
+            assert 0 < talker.session.rows.reserved.size_bytes == scans.used_bytes
 
     asyncio.run(scenario())
 
@@ -111,7 +111,7 @@ def test_replies_of_many_clients_take_turns() -> None:
                 largest = max(largest, running)
                 await asyncio.sleep(0)
                 running -= 1
-                talker.session.reserved.reduce_to(0)
+                talker.session.rows.reserved.reduce_to(0)
 
             await asyncio.gather(*(ask(home.talker()) for _ in range(CLIENTS)))
             assert largest <= scans.capacity_bytes // (2 * len(LARGE))
@@ -198,7 +198,7 @@ def test_a_reply_takes_no_more_than_all_memory(words: tuple[str, ...]) -> None:
             scans = await _home_with_memory(home, 4 << 20)
             talker = home.talker()
             await talker(*words)
-            assert talker.session.reserved.size_bytes == scans.used_bytes == 4 << 20
+            assert talker.session.rows.reserved.size_bytes == scans.used_bytes == 4 << 20
 
     asyncio.run(scenario())
 
@@ -209,8 +209,8 @@ def test_keys_take_the_memory_of_their_reply_only() -> None:
             scans = await _home_with_memory(home, 1 << 30)
             talker = home.talker()
             size = sum(map(len, await talker("KEYS", "long*")))
-            assert 2 * size < talker.session.reserved.size_bytes < 3 * size
-            assert talker.session.reserved.size_bytes == scans.used_bytes
+            assert 2 * size < talker.session.rows.reserved.size_bytes < 3 * size
+            assert talker.session.rows.reserved.size_bytes == scans.used_bytes
 
     asyncio.run(scenario())
 

@@ -91,7 +91,7 @@ def test_many_values_take_the_memory_of_their_reply_only() -> None:
             say = home.talker()
             async with asyncio.timeout(60):
                 assert await say("MGET", "k000", "k001", "none", "k001") == [VALUE, VALUE, None, VALUE]
-            assert say.session.reserved.size_bytes == 3 * 3 * len(VALUE)
+            assert say.session.rows.reserved.size_bytes == 3 * 3 * len(VALUE)
 
     asyncio.run(scenario())
 

@@ -67,11 +67,11 @@ def _line(session: RespSession) -> bytes:
     age_s = session.backend.env.clock.monotonic_s() - session.created_s
     return b"id=%d addr=%b name=%b age=%d db=0 multi=%d watch=%d user=default lib-name=%b lib-ver=%b resp=%d\n" % (
         session.id,
-        session.address.encode(),
+        session.access.address.encode(),
         session.name,
         int(age_s),
-        -1 if session.queue is None else len(session.queue),
-        len(session.watched),
+        -1 if session.queued.commands is None else len(session.queued.commands),
+        len(session.queued.watched),
         session.lib_name,
         session.lib_version,
         session.encoding.version,

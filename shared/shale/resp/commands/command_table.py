@@ -55,7 +55,7 @@ def _by_request_name(commands: Mapping[str, RespCommand]) -> dict[bytes, RespCom
 
 async def _refuse(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG001 - the signature of a handler
     """Reject a write on a reader; within MULTI this aborts the transaction."""
-    session.is_aborted = session.queue is not None
+    session.queued.is_aborted = session.queued.commands is not None
     raise RespError(READ_ONLY)
 
 

@@ -1,11 +1,12 @@
 """Connection commands: PING, ECHO, HELLO, AUTH, SELECT, QUIT."""
 
 from shale.resp.arguments.numbers import whole_number
+from shale.resp.client_access import DEFAULT_USER
 from shale.resp.command import Command
 from shale.resp.commands.client import checked_name
 from shale.resp.errors import SYNTAX, WRONG_PASSWORD, RespError, wrong_arity
 from shale.resp.protocol.encoder import OK, PONG, RESP2, RESP3, array, bulk, integer
-from shale.resp.session import DEFAULT_USER, RespSession
+from shale.resp.session import RespSession
 from shale.service.access import Role
 from shale.service.audit import fingerprint
 from shale.service.build import version
@@ -60,16 +61,16 @@ def _authenticate(session: RespSession, user: bytes, password: bytes) -> None:
         raise RespError(_AUTH_DISABLED)
     found, wanted = session.backend.role_of(password), _ROLES.get(user)
     if found is None or wanted is None or wanted > found:
-        if (pause_s := session.backend.failed(session.address.rpartition(":")[0])) is not None:
+        if (pause_s := session.backend.failed(session.access.address.rpartition(":")[0])) is not None:
             session.is_closing = True
             raise RespError(f"TRYAGAIN too many wrong passwords from this address: try again after {pause_s} s")
         raise RespError(WRONG_PASSWORD)
     # A user that is the name of a role has only this role, even if the password allows more.
     role = found if user == DEFAULT_USER else wanted
-    session.set_authenticated(user, role)
-    session.fingerprint = fingerprint(password)
+    session.access.set_authenticated(user, role)
+    session.access.fingerprint = fingerprint(password)
     if session.backend.quotas is not None:
-        session.quota = session.backend.quotas.of(found, password)
+        session.access.quota = session.backend.quotas.of(found, password)
 
 
 async def _hello(session: RespSession, args: list[bytes]) -> bytes:
@@ -91,7 +92,7 @@ async def _hello(session: RespSession, args: list[bytes]) -> bytes:
                 name = checked_name(next(rest, b" "))
             case _:
                 raise RespError(SYNTAX)
-    if session.needs_auth:
+    if session.access.needs_auth:
         raise RespError(_HELLO_LOCKED)
     session.encoding = encoding
     session.name = session.name if name is None else name

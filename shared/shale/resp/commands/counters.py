@@ -17,14 +17,14 @@ _NOT_A_FLOAT = "ERR value is not a valid float"
 
 async def _add(session: RespSession, key: bytes, change: int) -> bytes:
     async def add(reads: Reads, writes: Writes) -> bytes:
-        row = await session.live_row(reads, key)
+        row = await session.rows.live_row(reads, key)
         total = change if row is None else whole_number(row.value) + change
         if not INT64_MIN <= total <= INT64_MAX:
             raise RespError("ERR increment or decrement would overflow")
         put_keeping_expiry(writes, key, b"%d" % total, row)
         return integer(total)
 
-    return await session.atomically(add)
+    return await session.writes.atomically(add)
 
 
 async def _incr(session: RespSession, args: list[bytes]) -> bytes:
@@ -48,7 +48,7 @@ async def _decrby(session: RespSession, args: list[bytes]) -> bytes:
 
 async def _incrbyfloat(session: RespSession, args: list[bytes]) -> bytes:
     async def add(reads: Reads, writes: Writes) -> bytes:
-        row = await session.live_row(reads, args[1])
+        row = await session.rows.live_row(reads, args[1])
         try:
             numbers = [long_double.parse(b"0" if row is None else row.value), long_double.parse(args[2])]
         except ValueError:
@@ -61,7 +61,7 @@ async def _incrbyfloat(session: RespSession, args: list[bytes]) -> bytes:
         put_keeping_expiry(writes, args[1], value, row)
         return bulk(value)
 
-    return await session.atomically(add)
+    return await session.writes.atomically(add)
 
 
 _FLAGS = ("write", "denyoom", "fast")

@@ -55,7 +55,7 @@ def _expire(name: str, unit_ms: int, *, is_relative: bool) -> Handler:
         expire_at = expiry_ms(args[2], unit_ms, now_ms if is_relative else 0, name)
 
         async def change(reads: Reads, writes: Writes) -> bytes:
-            row = await session.live_row(reads, args[1])
+            row = await session.rows.live_row(reads, args[1])
             if row is None or not _is_allowed(words, row.expire_ts, expire_at):
                 return integer(0)
             if expire_at <= now_ms:
@@ -64,25 +64,25 @@ def _expire(name: str, unit_ms: int, *, is_relative: bool) -> Handler:
                 put_until(writes, args[1], row.value, expire_at)
             return integer(1)
 
-        return await session.atomically(change)
+        return await session.writes.atomically(change)
 
     return handle
 
 
 async def _persist(session: RespSession, args: list[bytes]) -> bytes:
     async def change(reads: Reads, writes: Writes) -> bytes:
-        row = await session.live_row(reads, args[1])
+        row = await session.rows.live_row(reads, args[1])
         if row is None or row.expire_ts is None:
             return integer(0)
         put_until(writes, args[1], row.value, None)
         return integer(1)
 
-    return await session.atomically(change)
+    return await session.writes.atomically(change)
 
 
 async def _time_left(session: RespSession, args: list[bytes], *, unit_ms: int, is_relative: bool) -> bytes:
     """Execute TTL, PTTL, EXPIRETIME or PEXPIRETIME; whole units are rounded to the nearest."""
-    row = await session.live_row(session.reads, args[1])
+    row = await session.rows.live_row(session.reads, args[1])
     if row is None or row.expire_ts is None:
         return integer(_ABSENT if row is None else _FOREVER)
     since_ms = session.backend.env.clock.now_ms() if is_relative else 0

@@ -23,7 +23,7 @@ async def _del(session: RespSession, args: list[bytes]) -> bytes:
             writes.delete(key)
         return integer(len(present))
 
-    return await session.atomically(delete)
+    return await session.writes.atomically(delete)
 
 
 async def _exists(session: RespSession, args: list[bytes]) -> bytes:
@@ -33,7 +33,7 @@ async def _exists(session: RespSession, args: list[bytes]) -> bytes:
 
 
 async def _type(session: RespSession, args: list[bytes]) -> bytes:
-    row = await session.live_row(session.reads, args[1])
+    row = await session.rows.live_row(session.reads, args[1])
     return simple("none" if row is None else "string")
 
 
@@ -47,16 +47,16 @@ async def _move(session: RespSession, source: bytes, target: bytes, *, replaces:
 
     async def move(reads: Reads, writes: Writes) -> bytes:
         nonlocal is_done
-        row = await session.live_row(reads, source)
+        row = await session.rows.live_row(reads, source)
         if row is None:
             raise RespError("ERR no such key")
-        is_done = replaces or (source != target and await session.live_row(reads, target) is None)
+        is_done = replaces or (source != target and await session.rows.live_row(reads, target) is None)
         if is_done and source != target:
             put_until(writes, target, row.value, row.expire_ts)
             writes.delete(source)
         return OK
 
-    await session.atomically(move)
+    await session.writes.atomically(move)
     return is_done
 
 
@@ -76,13 +76,13 @@ async def _copy(session: RespSession, args: list[bytes]) -> bytes:
         raise RespError("ERR source and destination objects are the same")
 
     async def copy(reads: Reads, writes: Writes) -> bytes:
-        row = await session.live_row(reads, source)
-        if row is None or not (replaces or await session.live_row(reads, target) is None):
+        row = await session.rows.live_row(reads, source)
+        if row is None or not (replaces or await session.rows.live_row(reads, target) is None):
             return integer(0)
         put_until(writes, target, row.value, row.expire_ts)
         return integer(1)
 
-    return await session.atomically(copy)
+    return await session.writes.atomically(copy)
 
 
 def _copy_options(words: Iterator[bytes]) -> bool:

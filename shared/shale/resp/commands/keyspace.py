@@ -145,8 +145,8 @@ async def _flush(session: RespSession, args: list[bytes]) -> bytes:
         raise RespError(SYNTAX)
     if not session.backend.options.allow_flush:
         raise RespError("ERR it would delete every row of the database; the setting resp.allow_flush permits it")
-    if session.transaction is not None:  # EXEC has the memory
-        await _flush_in_transaction(session, session.transaction)
+    if session.writes.transaction is not None:  # EXEC has the memory
+        await _flush_in_transaction(session, session.writes.transaction)
         return OK
     async with scan_memory(session):
         await _delete_all(session)
@@ -161,7 +161,7 @@ async def _delete_all(session: RespSession) -> None:
         batch = WriteBatch(max_key_bytes=session.backend.options.max_key_bytes)
         for row in rows:
             batch.delete(row.key)
-        session.record_write(await session.writer.write(batch))
+        session.writes.record_write(await session.writes.writer.write(batch))
 
 
 async def _flush_in_transaction(session: RespSession, transaction: Transaction) -> None:

@@ -41,7 +41,7 @@ class LockCall:
 
     async def row(self, key: bytes) -> Row | None:
         """Return the row of a lock that has not expired."""
-        return await self.session.live_row(self.reads, key)
+        return await self.session.rows.live_row(self.reads, key)
 
     def expiry(self, place: int = 1) -> int:
         """Return when a lock expires that is written now, with the lifetime in the argument at that place."""
@@ -169,7 +169,7 @@ async def _take_by_prefix(call: LockCall) -> bytes:
 
 
 async def _describe(call: LockCall) -> bytes:
-    row = await call.session.row_for_reply(call.reads, call.keys[0])
+    row = await call.session.rows.row_for_reply(call.reads, call.keys[0])
     if row is None:
         return array([call.session.encoding.null, integer(-2)])
     return array([bulk(row.value), _left_ms(call, row)])

@@ -19,7 +19,7 @@ _BAD_BIT = "ERR bit is not an integer or out of range"
 
 
 async def _value(session: RespSession, key: bytes) -> bytes:
-    row = await session.live_row(session.reads, key)
+    row = await session.rows.live_row(session.reads, key)
     return b"" if row is None else row.value
 
 
@@ -27,13 +27,13 @@ async def _change(session: RespSession, key: bytes, changed: Callable[[bytes], t
     """Replace a value; ``changed`` gets the old one and returns the new one, or ``None`` to keep it, and the answer."""
 
     async def change(reads: Reads, writes: Writes) -> bytes:
-        row = await session.live_row(reads, key)
+        row = await session.rows.live_row(reads, key)
         value, answer = changed(b"" if row is None else row.value)
         if value is not None:
             put_keeping_expiry(writes, key, value, row)
         return integer(answer)
 
-    return await session.atomically(change)
+    return await session.writes.atomically(change)
 
 
 async def _append(session: RespSession, args: list[bytes]) -> bytes:
@@ -51,7 +51,7 @@ async def _strlen(session: RespSession, args: list[bytes]) -> bytes:
 
 async def _getrange(session: RespSession, args: list[bytes]) -> bytes:
     first, last = whole_number(args[2]), whole_number(args[3])
-    row = await session.row_for_reply(
+    row = await session.rows.row_for_reply(
         session.reads, args[1], length_of=lambda value: len(range(len(value))[_part(first, last, len(value))])
     )
     return bulk(b"" if row is None else row.value[_part(first, last, len(row.value))])

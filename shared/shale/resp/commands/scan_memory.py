@@ -12,9 +12,9 @@ async def scan_memory(session: RespSession, reply_bytes: int = 0) -> AsyncIterat
 
     Both are taken at once: two clients that each keep a part might wait for each other.
     """
-    await session.reserve(session.backend.memory.scan_bytes + reply_bytes)
+    await session.rows.reserve(session.backend.memory.scan_bytes + reply_bytes)
     try:
         yield
     finally:
         if session.snapshot is None:  # within EXEC the next command needs it
-            session.reserved.reduce_to(reply_bytes)
+            session.rows.reserved.reduce_to(reply_bytes)

@@ -45,7 +45,7 @@ async def _run(session: RespSession, script: LockScript, args: list[bytes]) -> b
     if len(keys) < script.keys or len(rest) < script.args:
         raise RespError(f"ERR the script needs {script.keys} keys and {script.args} arguments")
     action = ACTIONS[script.action]
-    return await session.atomically(_bound(session, script, keys, rest, action))
+    return await session.writes.atomically(_bound(session, script, keys, rest, action))
 
 
 def _bound(
@@ -90,8 +90,8 @@ def _require_writing(session: RespSession, name: str) -> None:
     Raises:
         RespError: it may only read.
     """
-    if session.role is not None and session.role < Role.WRITE:
-        raise RespError(no_permission(session.user, name))
+    if session.access.role is not None and session.access.role < Role.WRITE:
+        raise RespError(no_permission(session.access.user, name))
 
 
 async def _function(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG001 - the signature of a handler

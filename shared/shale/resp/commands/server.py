@@ -88,14 +88,14 @@ async def _waitaof(session: RespSession, args: list[bytes]) -> bytes:
     local = whole_number(args[1], least=0, most=1, problem="ERR value is out of range, value must between 0 and 1")
     whole_number(args[2], least=0)
     timeout_ms = whole_number(args[3], least=0, problem="ERR timeout is negative, or not an integer")
-    handle = session.last_write
-    if handle is None or session.writer.status.durable_seq >= handle.seq:
+    handle = session.writes.last_write
+    if handle is None or session.writes.writer.status.durable_seq >= handle.seq:
         return array([integer(1), integer(0)])
-    if local and session.transaction is None:
+    if local and session.writes.transaction is None:
         longest_s = session.backend.options.request_timeout_s
         with anyio.move_on_after(min(timeout_ms / 1000 or longest_s, longest_s)):
             await handle.durable()
-    return array([integer(int(session.writer.status.durable_seq >= handle.seq)), integer(0)])
+    return array([integer(int(session.writes.writer.status.durable_seq >= handle.seq)), integer(0)])
 
 
 class CommandIntrospection:

@@ -24,27 +24,27 @@ _TOO_LARGE = "ERR the values together are larger than {} bytes; request fewer ke
 
 
 async def _get(session: RespSession, args: list[bytes]) -> bytes:
-    row = await session.row_for_reply(session.reads, args[1])
+    row = await session.rows.row_for_reply(session.reads, args[1])
     return session.encoding.null if row is None else bulk(row.value)
 
 
 async def _set(session: RespSession, args: list[bytes]) -> bytes:
-    if len(args) == 3 and session.transaction is None:
-        session.record_write(await session.writer.put(args[1], args[2]))
+    if len(args) == 3 and session.writes.transaction is None:
+        session.writes.record_write(await session.writes.writer.put(args[1], args[2]))
         return OK
     options = set_options(args[3:], session.backend.env.clock.now_ms())
     if options.needs_row:
-        return await session.atomically(partial(_set_by_row, session, (args[1], args[2]), options))
+        return await session.writes.atomically(partial(_set_by_row, session, (args[1], args[2]), options))
     await _put(session, args[1], args[2], options.expire_at)
     return OK
 
 
 async def _put(session: RespSession, key: bytes, value: bytes, expire_at: int | None) -> None:
     """Write without reading."""
-    if session.transaction is None:
-        session.record_write(await session.writer.put(key, value, expire_at=expire_at))
+    if session.writes.transaction is None:
+        session.writes.record_write(await session.writes.writer.put(key, value, expire_at=expire_at))
     else:
-        session.transaction.put(key, value, expire_at=expire_at)
+        session.writes.transaction.put(key, value, expire_at=expire_at)
 
 
 async def _set_by_row(
@@ -52,7 +52,7 @@ async def _set_by_row(
 ) -> bytes:
     """Execute a SET that depends on the existing row."""
     key, value = pair
-    old = await (session.row_for_reply if options.wants_old else session.live_row)(reads, key)
+    old = await (session.rows.row_for_reply if options.wants_old else session.rows.live_row)(reads, key)
     is_set = not (options.only_absent if old is not None else options.only_present)
     if is_set and options.keeps_ttl:
         put_keeping_expiry(writes, key, value, old)
@@ -76,27 +76,28 @@ def _setex(name: str, unit_ms: int) -> Handler:
 
 async def _setnx(session: RespSession, args: list[bytes]) -> bytes:
     async def set_absent(reads: Reads, writes: Writes) -> bytes:
-        if await session.live_row(reads, args[1]) is not None:
+        if await session.rows.live_row(reads, args[1]) is not None:
             return integer(0)
         writes.put(args[1], args[2])
         return integer(1)
 
-    return await session.atomically(set_absent)
+    return await session.writes.atomically(set_absent)
 
 
 async def _getset(session: RespSession, args: list[bytes]) -> bytes:
-    return await session.atomically(partial(_set_by_row, session, (args[1], args[2]), SetOptions(wants_old=True)))
+    options = SetOptions(wants_old=True)
+    return await session.writes.atomically(partial(_set_by_row, session, (args[1], args[2]), options))
 
 
 async def _getdel(session: RespSession, args: list[bytes]) -> bytes:
     async def take(reads: Reads, writes: Writes) -> bytes:
-        row = await session.row_for_reply(reads, args[1])
+        row = await session.rows.row_for_reply(reads, args[1])
         if row is None:
             return session.encoding.null
         writes.delete(args[1])
         return bulk(row.value)
 
-    return await session.atomically(take)
+    return await session.writes.atomically(take)
 
 
 async def _getex(session: RespSession, args: list[bytes]) -> bytes:
@@ -104,7 +105,7 @@ async def _getex(session: RespSession, args: list[bytes]) -> bytes:
     expiry, is_forever = getex_options(args[2:])
 
     async def read_and_renew(reads: Reads, writes: Writes) -> bytes:
-        row = await session.row_for_reply(reads, args[1])
+        row = await session.rows.row_for_reply(reads, args[1])
         if row is None:
             return session.encoding.null
         expire_at = None if expiry is None else expiry.at_ms(now_ms, "getex")
@@ -114,7 +115,7 @@ async def _getex(session: RespSession, args: list[bytes]) -> bytes:
             put_until(writes, args[1], row.value, expire_at)
         return bulk(row.value)
 
-    return await session.atomically(read_and_renew)
+    return await session.writes.atomically(read_and_renew)
 
 
 async def _mget(session: RespSession, args: list[bytes]) -> bytes:
@@ -133,7 +134,7 @@ async def _mget(session: RespSession, args: list[bytes]) -> bytes:
         room_bytes = sum([sizes[key] or 0 for key in keys])
         if room_bytes > most:
             raise RespError(_TOO_LARGE.format(most))
-        await session.reserve(_COPIES_OF_REPLY * room_bytes)
+        await session.rows.reserve(_COPIES_OF_REPLY * room_bytes)
     raise RespError("TRYAGAIN the values grew with each attempt")
 
 
@@ -154,12 +155,12 @@ async def _many(session: RespSession, keys: list[bytes], distinct: list[bytes], 
 
 async def _mset(session: RespSession, args: list[bytes]) -> bytes:
     keys = _keys_of_pairs(session, args)
-    transaction = session.transaction
+    transaction = session.writes.transaction
     target = WriteBatch(max_key_bytes=session.backend.options.max_key_bytes) if transaction is None else transaction
     for key, value in zip(keys, args[2::2], strict=True):
         target.put(key, value)
     if isinstance(target, WriteBatch):
-        session.record_write(await session.writer.write(target))
+        session.writes.record_write(await session.writes.writer.write(target))
     return OK
 
 
@@ -174,7 +175,7 @@ async def _msetnx(session: RespSession, args: list[bytes]) -> bytes:
             writes.put(key, value)
         return integer(1)
 
-    return await session.atomically(set_all_absent)
+    return await session.writes.atomically(set_all_absent)
 
 
 def _keys_of_pairs(session: RespSession, args: list[bytes]) -> list[bytes]:

@@ -15,7 +15,6 @@ from shale.resp.command import Command
 from shale.resp.errors import RespError
 from shale.resp.options import COMMANDS_AT_ONCE
 from shale.resp.protocol.encoder import OK, array
-from shale.resp.protocol.parser import ARGUMENT_OVERHEAD_BYTES
 from shale.resp.session import RespCommand, RespSession
 from shale.sst.budget import LARGE_VALUE_BYTES
 
@@ -34,42 +33,42 @@ class _NoRoomError(Exception):
 
 
 async def _multi(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG001 - the signature of a handler
-    if session.queue is not None:
+    if session.queued.commands is not None:
         raise RespError("ERR MULTI calls can not be nested")
-    session.queue = []
+    session.queued.commands = []
     return OK
 
 
 async def _discard(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG001
-    if session.queue is None:
+    if session.queued.commands is None:
         raise RespError("ERR DISCARD without MULTI")
-    session.reset_transaction()
+    session.queued.reset()
     return OK
 
 
 async def _exec(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG001
-    queue, watched, is_aborted = session.queue, session.watched, session.is_aborted
+    queue, watched, is_aborted = session.queued.commands, session.queued.watched, session.queued.is_aborted
     if queue is None:
         raise RespError("ERR EXEC without MULTI")
-    session.reset_transaction()
+    session.queued.reset()
     if is_aborted:
         raise RespError("EXECABORT Transaction discarded because of previous errors.")
 
     async def run(snapshot: Transaction | ReaderSnapshot) -> bytes:
         for key, seq in watched.items():
-            row = await session.live_row(snapshot, key)
+            row = await session.rows.live_row(snapshot, key)
             if (None if row is None else row.seq) != seq:
                 return session.encoding.null_array
         session.snapshot = snapshot
-        session.transaction = snapshot if isinstance(snapshot, Transaction) else None
-        session.composed.close()  # of an attempt that conflicted
+        session.writes.transaction = snapshot if isinstance(snapshot, Transaction) else None
+        session.writes.composed.close()  # of an attempt that conflicted
         try:
             return await _run_all(session, queue, room_bytes)
         finally:
-            session.snapshot = session.transaction = None
+            session.snapshot = session.writes.transaction = None
 
     scan_bytes = session.backend.memory.scan_bytes if any(command.is_scan for command, _ in queue) else 0
-    await session.reserve(scan_bytes)
+    await session.rows.reserve(scan_bytes)
     room_bytes = LARGE_VALUE_BYTES
     for _ in range(_RUNS_MAX):
         try:
@@ -77,17 +76,17 @@ async def _exec(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG0
         except _NoRoomError as found:
             # Nothing is kept during the wait: two clients that each keep a part might wait for each other.
             room_bytes = found.size_bytes
-            session.composed.close()
-            await session.reserve(scan_bytes + _COPIES_OF_REPLY * room_bytes)
+            session.writes.composed.close()
+            await session.rows.reserve(scan_bytes + _COPIES_OF_REPLY * room_bytes)
         finally:
-            session.composed.close()  # after the commit, which may wait for memory of its own
+            session.writes.composed.close()  # after the commit, which may wait for memory of its own
     raise RespError("TRYAGAIN the replies of the transaction grew with each attempt; nothing was written")
 
 
 async def _run_once(session: RespSession, run: Callable[[Transaction | ReaderSnapshot], Awaitable[bytes]]) -> bytes:
     reader = session.backend.reader
     if reader is None:
-        return await session.in_transaction(run)
+        return await session.writes.in_transaction(run)
     async with reader.snapshot() as snapshot:
         return await run(snapshot)
 
@@ -113,7 +112,7 @@ async def _run_all(session: RespSession, queue: list[tuple[RespCommand, list[byt
             answers.clear()
         if size > most:
             raise RespError(f"ERR the replies of the transaction are larger than {most} bytes; nothing was written")
-        if session.composed.size_bytes > most:
+        if session.writes.composed.size_bytes > most:
             raise RespError(f"ERR the values of the transaction are larger than {most} bytes; nothing was written")
         if session.backend.composed.size_bytes > most:
             raise RespError("TRYAGAIN the values of running transactions need too much memory; nothing was written")
@@ -123,24 +122,16 @@ async def _run_all(session: RespSession, queue: list[tuple[RespCommand, list[byt
 
 
 async def _watch(session: RespSession, args: list[bytes]) -> bytes:
-    if session.queue is not None:
+    if session.queued.commands is not None:
         raise RespError("ERR WATCH inside MULTI is not allowed")
-    most = session.backend.options.max_batch_rows
-    if len(session.watched) + len(args) > most:
-        raise RespError(f"ERR at most {most} keys can be watched")
-    keys = [key for key in dict.fromkeys(args[1:]) if key not in session.watched]
-    size = sum(map(len, keys)) + ARGUMENT_OVERHEAD_BYTES * len(keys)
-    if session.watched_bytes + size > session.backend.options.max_command_bytes:
-        raise RespError("ERR the watched keys are too large")
-    session.watched_bytes += size
-    for key in keys:
-        row = await session.live_row(session.db, key)
-        session.watched[key] = None if row is None else row.seq
+    for key in session.queued.add_watched(args[1:]):
+        row = await session.rows.live_row(session.db, key)
+        session.queued.watched[key] = None if row is None else row.seq
     return OK
 
 
 async def _unwatch(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG001
-    session.unwatch()
+    session.queued.unwatch()
     return OK
 
 

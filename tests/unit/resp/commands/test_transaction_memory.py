@@ -181,7 +181,7 @@ def test_large_replies_of_a_transaction_wait_for_memory_of_their_own() -> None:
                 await say("INCR", "n")
                 answers = await say("EXEC")
                 assert [len(answer) for answer in answers[:-1]] == [900_000] * count
-                assert (say.session.reserved.size_bytes > 2 * count * 900_000) is is_large
+                assert (say.session.rows.reserved.size_bytes > 2 * count * 900_000) is is_large
             assert await say("GET", "n") == b"2"
 
     asyncio.run(scenario())
@@ -210,13 +210,13 @@ def test_replies_that_grow_between_the_runs_of_a_transaction_end_it(monkeypatch:
             for _ in range(3):
                 await say("GET", "a")
             await say("INCR", "n")
-            take = say.session.reserved.take
+            take = say.session.rows.reserved.take
 
             async def take_later(size_bytes: int) -> None:
                 await other("APPEND", "a", "v")
                 await take(size_bytes)
 
-            monkeypatch.setattr(type(say.session.reserved), "take", lambda _, size_bytes: take_later(size_bytes))
+            monkeypatch.setattr(type(say.session.rows.reserved), "take", lambda _, size_bytes: take_later(size_bytes))
             with pytest.raises(RespFailure, match="TRYAGAIN the replies of the transaction grew"):
                 await say("EXEC")
             assert await other("EXISTS", "n") == 0

@@ -288,3 +288,19 @@ def test_a_queue_has_bounds() -> None:
             assert home.backend.errors["ping"] == 1
 
     asyncio.run(scenario())
+
+
+def test_watched_keys_have_bounds() -> None:
+    async def scenario() -> None:
+        async with harness(options=RespOptions(max_command_bytes=1000, max_batch_rows=4)) as home:
+            say = home.talker()
+            assert await say("WATCH", "a", "b", "a") == "OK"
+            assert await say("WATCH", "c", "d") == "OK"
+            with pytest.raises(RespFailure, match="at most 4 keys can be watched"):
+                await say("WATCH", "e")
+            await say("UNWATCH")
+            with pytest.raises(RespFailure, match="the watched keys are too large"):
+                await say("WATCH", "x" * 1000)
+            assert await say("WATCH", "a", "b", "c", "d") == "OK"
+
+    asyncio.run(scenario())
