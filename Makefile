@@ -29,7 +29,7 @@ REDIS_COMMIT ?= 4f8cdc2a1ea53e42955af758aabffee67cb455dd
 # collecting the tests takes 20 instead of 8 seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install tools java demo spark-demo up test test-again bench bench-spark sim sim-two-phase fuzz fuzz-properties model soak soak-tests two-phase-soak standby-soak gc-soak backup-check compat versitygw redis-suite docs quick lint mutations mutation-run fmt gen gen-schemas check check-long lock release wheels first-hour archive image image-spark memory-check sizing-check compose-check alert-check dashboard-check clean
+.PHONY: help install tools java demo spark-demo up test test-slow test-all test-again bench bench-spark sim sim-two-phase fuzz fuzz-properties model soak soak-tests two-phase-soak standby-soak gc-soak backup-check compat versitygw redis-suite docs quick lint mutations mutation-run fmt gen gen-schemas check check-long lock release wheels first-hour archive image image-spark memory-check sizing-check compose-check alert-check dashboard-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -77,10 +77,18 @@ spark-demo: install java ## load, compact, query, export and follow real data on
 up: install ## run writer, compactor, gc and reader on .shale/db, until Ctrl-C
 	$(BIN)/shale up --url file://$(CURDIR)/.shale/db
 
-test: install ## the default test suite, at most ten minutes on two cores; CAS=sqlite: two-phase creates
-	$(if $(CAS),SHALE_TEST_CAS=$(CAS)) $(BIN)/pytest -n $(JOBS) --dist loadgroup $(if $(CAS),$(TESTS_OF_CAS)) $(TESTS)
+# Tests that are named run whatever their tier.
+PYTEST = $(if $(CAS),SHALE_TEST_CAS=$(CAS)) $(BIN)/pytest -n $(JOBS) --dist loadgroup
+test: install ## the default tests, at most ten minutes on two cores; TESTS= names others; CAS=sqlite: two-phase creates
+	$(PYTEST) $(if $(CAS),$(TESTS_OF_CAS),$(if $(TESTS),,--tier default)) $(TESTS)
 
-test-again: install ## after make test: run each of at most two failed tests ten times, alone
+test-slow: install ## the tests that are marked slow; PART=2/4: the second of four parts
+	$(PYTEST) --tier slow --part $(or $(PART),1/1) $(TESTS)
+
+test-all: install ## all tests but the soak tests
+	$(PYTEST) $(TESTS)
+
+test-again: install ## after one of these: run each of at most two failed tests ten times, alone
 	$(BIN)/python -m tests.checks.flaky
 
 bench: install ## measure speed, compared with the slatedb wheel, rocksdict and lmdb
@@ -98,7 +106,7 @@ sim-two-phase: install ## the same simulations with two-phase creates; SEEDS= an
 fuzz: install ## fuzz every parser of foreign bytes for MINUTES= on both cores; SEED= tries other inputs, TARGET= names
 	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),5) --seed $(or $(SEED),1) $(if $(TARGET),--target "$(TARGET)")
 
-fuzz-properties: install ## property tests with EXAMPLES= times as many examples as in the default suite
+fuzz-properties: install ## property tests with EXAMPLES= times as many examples as in the default tests
 	SHALE_TEST_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n $(JOBS) --timeout=0 -m "hypothesis and not soak" $(TESTS)
 
 model: install java ## check the models of the protocol with TLC; MODEL=--quick is a minute
@@ -182,7 +190,7 @@ policy: install ## print the S3 policy of roles; ROLES="compactor worker" DATABA
 gen-schemas: install ## shale._generated from schemas/; FLATC= the FlatBuffers compiler, 24.3 or later
 	$(BIN)/python schemas/generate.py --flatc $(or $(FLATC),flatc)
 
-check: test lint docs ## the default suite, the linters and the site
+check: test-all lint docs ## all tests, the linters and the site
 
 check-long: check soak-tests gc-soak ## hours: many seeds, kills under load, memory, SlateDB's and Redis' tests
 	$(MAKE) soak

@@ -9,7 +9,7 @@ import pytest
 
 from tests.examples import load_profile
 
-pytest_plugins = ("tests.cas_selection", "tests.failed_tests", "tests.fault_selection", "tests.timing")
+pytest_plugins = ("tests.cas_selection", "tests.failed_tests", "tests.fault_selection", "tests.tiers", "tests.timing")
 
 load_profile()
 

@@ -1,4 +1,4 @@
-"""Query every panel of every dashboard after a load: ``make dashboard-check`` (not in the default suite).
+"""Query every panel of every dashboard after a load: ``make dashboard-check`` (not in the default tests).
 
 Four daemons on a directory get calls on HTTP and RESP, and a real Prometheus scrapes them and evaluates our rules.  A
 panel without any point in the last minute is empty.  ``CONDITIONAL`` lists those that may be, and what they need.

@@ -1,6 +1,6 @@
 """Run each daemon under a memory limit of the kernel, and overload it: ``make memory-check``.
 
-Not in the default suite.  For 256 and 512 MiB: a writer, a compactor, a worker, a reader, a gc and a standby run with
+Not in the default tests.  For 256 and 512 MiB: a writer, a compactor, a worker, a reader, a gc and a standby run with
 their default settings, each in a control group of its own.  Clients write more than memory holds, read hot and cold
 rows, open scans and gets that they do not read, and send bodies that expand.  Then the compactor stops, so that the WAL
 grows until writes wait; a new reader replays it, and the standby takes over after a SIGKILL of the writer.  A daemon

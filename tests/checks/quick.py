@@ -1,7 +1,7 @@
 """Check what has changed, within a minute: ``python -m tests.checks.quick [--base main]`` (``make quick``).
 
 Changed are the files that differ from the base, and new ones. Ruff checks them; then the unit tests run of the
-packages that they belong to, or that have changed themselves. The whole suite is ``make test``.
+packages that they belong to, or that have changed themselves. The default tests are ``make test``.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Compare the formulas of docs/how-to/operate/sizing.md with a run: ``make sizing-check`` (not in the default suite).
+"""Compare the formulas of docs/how-to/operate/sizing.md with a run: ``make sizing-check`` (not in the default tests).
 
 Five daemons work on a directory, with two configurations one after the other.  Each is filled, read at random, and
 written to without a compactor until writes wait, which is when a writer and a reader need most.  Then the compactor and

@@ -1,7 +1,7 @@
 """``python -m tests.fuzz --minutes 5``: run all targets, and report executions, lines and findings.
 
 Exits with 1 if there is a finding.  Its input is then in ``.shale/fuzz/findings``; after the fix it goes to
-``tests/fuzz/regressions/<target>``, which the default suite replays.
+``tests/fuzz/regressions/<target>``, which the tests replay.
 """
 
 import argparse

@@ -1,5 +1,7 @@
 """Every module that decodes bytes or text of others is fuzzed, or says why it is not."""
 
+import pytest
+
 from tests.fuzz.decoders import decoding_modules
 from tests.fuzz.targets import all_targets
 
@@ -63,6 +65,7 @@ def test_no_reason_is_out_of_date() -> None:
     assert NOT_FUZZED.keys() - decoding_modules().keys() == set()
 
 
+@pytest.mark.slow
 def test_targets_have_names_of_their_own_seeds_and_modules() -> None:
     targets = all_targets()
     assert len({target.name for target in targets}) == len(targets)
@@ -71,6 +74,7 @@ def test_targets_have_names_of_their_own_seeds_and_modules() -> None:
         assert target.seeds(), target.name
 
 
+@pytest.mark.slow
 def test_no_seed_is_a_finding() -> None:
     """What no file or request of a program does."""
     from tests.fuzz.worker import outcome

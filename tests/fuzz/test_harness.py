@@ -78,6 +78,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_a_crash_a_hang_memory_and_errors_are_findings_and_the_work_goes_on(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

@@ -3,12 +3,15 @@
 import subprocess
 import sys
 
+import pytest
+
 from tests.fuzz.targets import all_targets
 from tests.paths import PYTHONPATH, REPOSITORY
 
 FOLDER = REPOSITORY / "tests" / "fuzz" / "regressions"
 
 
+@pytest.mark.slow
 def test_no_input_of_the_past_is_a_finding_again() -> None:
     """In a process of its own: such an input may have been a crash."""
     done = subprocess.run(

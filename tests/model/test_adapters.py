@@ -49,6 +49,7 @@ class OnResp(DatabaseMachine):
 ADAPTERS = [OnAsync, OnSync, OnHttp, OnResp]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", ADAPTERS)
 def test_an_adapter_does_what_the_model_says(machine: Any) -> None:
     run_state_machine_as_test(machine, settings=QUICK)

@@ -9,6 +9,7 @@ from tests.model.state_machine import DatabaseMachine
 from tests.model.test_adapters import QUICK
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("machine", "examples", "steps"), [(Racing, 6, 25), (Outliving, 4, 2)])
 def test_the_rules_hold(machine: type[DatabaseMachine], examples: int, steps: int) -> None:
     run_state_machine_as_test(machine, settings=settings(QUICK, max_examples=examples, stateful_step_count=steps))

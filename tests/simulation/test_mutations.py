@@ -63,6 +63,7 @@ def daemons(seed: int) -> None:
     everything(seed, SimOptions(latency_s=0.3), min_age_s=100.0, minutes=8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", [sleepers, sleepers_without_boundaries, crowded, daemons])
 def test_the_unbroken_code_passes(scenario: Callable[[int], object]) -> None:
     """The scenarios pass without a defect; a check that always fails would be useless."""

@@ -28,7 +28,7 @@ each_in_time = pytest.mark.parametrize(
         for each in fixture_databases()
     ],
 )
-"""The default suite takes the oldest of each kind, ``make soak`` all of them."""
+"""The tests take the oldest of each kind, ``make soak`` all of them."""
 NEW = {b"key00": b"of this version", b"new": b"row"}
 L0S_OF_A_JOB = 4
 
@@ -108,6 +108,7 @@ def expected(rows: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     return {key: value for key, value in rows.items() if key != b"tail"} | NEW | {b"late": b"in the WAL"}
 
 
+@pytest.mark.slow
 @each_in_time
 def test_it_is_written_compacted_and_collected(database: FixtureDatabase, tmp_path: Path) -> None:
     database.unpack(tmp_path)

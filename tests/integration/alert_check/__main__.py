@@ -3,7 +3,7 @@
 python -m tests.integration.alert_check [NAME]... [--divisor N]
 
 Each line has the alert's scenario and the seconds from its cause to the notification.  Prometheus scrapes and evaluates
-every second, and the times of all rules are divided.  Not in the default suite: it takes some minutes.
+every second, and the times of all rules are divided.  Not in the default tests: it takes some minutes.
 """
 
 import argparse

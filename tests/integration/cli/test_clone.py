@@ -37,6 +37,7 @@ def test_create_prints_the_clone(golden: Golden, url: str) -> None:
     golden.check("clone-create.again", "create-clone", "--source", f"{store}/db", "-u", f"{store}/copy")
 
 
+@pytest.mark.slow
 def test_split_and_join_again(store: str) -> None:
     made = answer("clone", "create", "--source", "orders", "--range", "..k", "-u", f"{store}/left")
     assert made["is_new"]
@@ -53,6 +54,7 @@ def test_split_and_join_again(store: str) -> None:
     assert rows(f"{store}/orders") == ROWS
 
 
+@pytest.mark.slow
 def test_invalid_sources_and_ranges_are_refused(store: str) -> None:
     code, line = refusal("clone", "create", "--source", "left", "-u", f"{store}/new")
     assert (code, "left" in line) == (3, True)
@@ -89,6 +91,7 @@ async def write_to_the_log(url: str, wal_store: str) -> None:
     await db.close(flush="wal")
 
 
+@pytest.mark.slow
 def test_the_recipes_of_the_page(tmp_path: Path) -> None:
     """Every command of docs/how-to/clones.md runs, in order."""
     store = f"file://{tmp_path}"
@@ -108,6 +111,7 @@ def test_the_recipes_of_the_page(tmp_path: Path) -> None:
     assert rows(f"{store}/orders-trial") == all_rows | {"a": "changed"}
 
 
+@pytest.mark.slow
 def test_a_source_is_named_with_a_checkpoint_by_its_name(store: str) -> None:
     kept = answer("checkpoint", "create", "-n", "nightly", "-u", f"{store}/orders")
     answer("kv", "put", "z", "unseen", "-u", f"{store}/orders")
@@ -124,6 +128,7 @@ def test_a_source_is_named_with_a_checkpoint_by_its_name(store: str) -> None:
     assert (code, kept["id"] in line, twin["id"] in line) == (2, True, True)
 
 
+@pytest.mark.slow
 def test_a_database_whose_path_looks_like_a_source_with_a_checkpoint(store: str) -> None:
     answer("kv", "put", "other", "one", "-u", f"{store}/orders@nightly")
     answer("checkpoint", "create", "-n", "nightly", "-u", f"{store}/orders")
@@ -132,6 +137,7 @@ def test_a_database_whose_path_looks_like_a_source_with_a_checkpoint(store: str)
     assert rows(f"{store}/copy") == {"other": "one"}
 
 
+@pytest.mark.slow
 def test_a_live_database_is_cloned_whole_or_not_at_all(tmp_path: Path) -> None:
     """Of 20 durable rows the manifest knows ten."""
     store, expected = f"file://{tmp_path}/store", {f"k{number:02}": "v" for number in range(20)}

@@ -20,6 +20,7 @@ def tree(folder: Path) -> dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
+@pytest.mark.slow
 def test_a_database_from_the_command_line(url: str, tmp_path: Path) -> None:
     assert answer("kv", "put", "a", "1", "-u", url)["seq"] == 1
     assert shale("kv", "put", "b", "--file", "-", "-u", url, stdin=b"\x00\xff").returncode == 0
@@ -82,6 +83,7 @@ def test_a_flipped_bit_is_corruption(url: str, tmp_path: Path) -> None:
     assert newest.name in line
 
 
+@pytest.mark.slow
 def test_doctor_reports_a_refused_connection_and_a_read_only_store(tmp_path: Path) -> None:
     credentials = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
     code, line = refusal("doctor", "-u", "s3://bucket/db", AWS_ENDPOINT_URL="http://127.0.0.1:1", **credentials)

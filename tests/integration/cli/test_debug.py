@@ -108,6 +108,7 @@ def test_no_secret_and_no_value_is_in_it(golden: Golden, planted: str, daemon: s
     assert (line["event"], line["seq"]) == ("put", 7)
 
 
+@pytest.mark.slow
 def test_the_archive_goes_to_stdout(planted: str, tmp_path: Path) -> None:
     arguments = ["debug", "bundle", "--no-verify", "-f", "-", "--log", "absent.log", "-u", planted]
     command = [sys.executable, "-m", "shale_cli", *arguments]

@@ -24,6 +24,7 @@ def test_the_keys_that_a_database_needs(golden: Golden, keys: Path, url: str) ->
     assert "start a compactor" in golden.refused("encryption", "rotate", "-u", url, code=2)
 
 
+@pytest.mark.slow
 def test_a_rotation_ends_with_4_while_a_checkpoint_keeps_old_ssts(
     golden: Golden, keys: Path, url: str, tmp_path: Path
 ) -> None:

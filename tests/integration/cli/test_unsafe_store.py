@@ -20,6 +20,7 @@ def environment() -> Iterator[dict[str, str]]:
         }
 
 
+@pytest.mark.slow
 def test_the_doctor_says_no(environment: dict[str, str]) -> None:
     result = shale("doctor", "--store", "s3://liar", "-o", "json", **environment)
     assert result.returncode == 4
@@ -28,6 +29,7 @@ def test_the_doctor_says_no(environment: dict[str, str]) -> None:
     assert b"s3://liar: create-conflict: expected a create over an object conflicts, saw" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("daemon", ["writer", "compactor", "gc"])
 def test_daemons_refuse_it(daemon: str, environment: dict[str, str]) -> None:
     result = shale(daemon, "-u", "s3://liar/db", "--admin-port", "0", **environment)

@@ -24,6 +24,7 @@ def is_alive(pid: object) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_up_and_down(tmp_path: Path, number: signal.Signals) -> None:
     url = f"file://{tmp_path}/db"
@@ -46,6 +47,7 @@ def test_up_and_down(tmp_path: Path, number: signal.Signals) -> None:
     assert shale("kv", "get", "a", "--raw", "-u", url).stdout == b"1"
 
 
+@pytest.mark.slow
 def test_daemons_with_tls_are_found_and_shown(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     certificate, key = authority.issue("server")
@@ -61,6 +63,7 @@ def test_daemons_with_tls_are_found_and_shown(tmp_path: Path) -> None:
             assert reply.status == 204
 
 
+@pytest.mark.slow
 def test_one_death_ends_all(tmp_path: Path) -> None:
     with running(f"file://{tmp_path}/db") as (child, processes):
         os.kill(int(str(processes["compactor"]["pid"])), signal.SIGKILL)
@@ -98,6 +101,7 @@ def test_processes_tell_their_options() -> None:
     assert b"shale reader" in result.stdout
 
 
+@pytest.mark.slow
 def test_rows_are_written_through_the_running_writer(tmp_path: Path) -> None:
     """No daemon is fenced, whichever command writes."""
     url, rows = f"file://{tmp_path}/db", tmp_path / "rows.ndjson"
@@ -122,6 +126,7 @@ def test_rows_are_written_through_the_running_writer(tmp_path: Path) -> None:
     assert shale("kv", "get", "a", "--raw", "-u", url).stdout == b"1"
 
 
+@pytest.mark.slow
 def test_any_setting_of_the_daemons_can_be_given(tmp_path: Path) -> None:
     options = ("--set", "resp.enabled=true", "--set", "resp.port=0", "--set", "writer.http.max_batch_rows=1")
     with running(f"file://{tmp_path}/db", *options) as (child, processes):

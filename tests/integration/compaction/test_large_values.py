@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import anyio
+import pytest
 
 import shale
 from tests.integration.daemons.daemon_process import running
@@ -14,6 +15,7 @@ LIMIT_MIB = 256
 OPTIONS = ("--embedded-worker", "--set", f"memory.limit={LIMIT_MIB}MiB", "--set", "admin.port=0")
 
 
+@pytest.mark.slow
 def test_a_merge_of_large_values_stays_below_the_memory_limit(tmp_path: Path) -> None:
     """Each value is held as it was read, as it is merged and as it is uploaded, and nowhere else."""
     url = f"file://{tmp_path}/orders"

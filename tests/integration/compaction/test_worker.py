@@ -41,6 +41,7 @@ def status(daemon: Daemon) -> dict[str, object]:
     return json.loads(daemon.get("/statusz", port=daemon.port("admin_port"))[1])
 
 
+@pytest.mark.slow
 def test_two_workers_execute_what_the_coordinator_schedules(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/store/orders"
     write(url)
@@ -122,6 +123,7 @@ def settings(*lines: str) -> str:
     return "\n".join(["[compactor_options.worker]", *lines, ""])
 
 
+@pytest.mark.slow
 @pytest.mark.fault("F4.23")
 def test_a_worker_waits_for_a_coordinator_and_stops_with_the_database(tmp_path: Path) -> None:
     """A worker must also not continue on a database that is being destroyed."""
@@ -137,6 +139,7 @@ def test_a_worker_waits_for_a_coordinator_and_stops_with_the_database(tmp_path: 
         assert "destroyed" in worker.lines("daemon.failed")[0]["error"]
 
 
+@pytest.mark.slow
 def test_without_a_database_a_worker_gives_up_in_the_end(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/store/orders"
     with running(WORKER, "--url", url, "--set", "store.start_timeout=5s", log=tmp_path / "worker") as worker:

@@ -1,4 +1,4 @@
-"""The compose stack on a real engine: ``make compose-check`` (docs/how-to/containers.md, not in the default suite).
+"""The compose stack on a real engine: ``make compose-check`` (docs/how-to/containers.md, not in the default tests).
 
 ``BASE_IMAGE`` chooses the base of the images, ``SHALE_IMAGE`` an image that is not built, ``COMPOSE`` the command of
 compose.  Where no registry can be reached,

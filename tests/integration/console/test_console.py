@@ -41,6 +41,7 @@ def show(client: Client, page: Page, *, token: str = TOKEN) -> None:
     page.wait_for(f"{STATES} > 0")
 
 
+@pytest.mark.slow
 def test_it_is_live_while_rows_are_written(client: Client, page: Page) -> None:
     stopped = threading.Event()
 
@@ -64,6 +65,7 @@ def test_it_is_live_while_rows_are_written(client: Client, page: Page) -> None:
         worker.join()
 
 
+@pytest.mark.slow
 def test_a_key_is_looked_up_by_keyboard_and_shown_as_text(client: Client, page: Page) -> None:
     put(client, b"<b>", b"<img src=x onerror=alert(1)>")
     show(client, page)
@@ -74,6 +76,7 @@ def test_a_key_is_looked_up_by_keyboard_and_shown_as_text(client: Client, page: 
     assert page.evaluate("document.querySelectorAll('main img').length") == 0
 
 
+@pytest.mark.slow
 def test_every_control_is_reached_by_tab(client: Client, page: Page) -> None:
     show(client, page)
     wanted = json.dumps(["token", "plan", "key", "key-format"])
@@ -84,6 +87,7 @@ def test_every_control_is_reached_by_tab(client: Client, page: Page) -> None:
     assert page.evaluate(f"{wanted}.every((id) => window.seen.includes(id))"), page.evaluate("window.seen")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [360, 1280])
 def test_nothing_is_wider_than_the_window(client: Client, page: Page, width: int) -> None:
     page.resize(width, 800)
@@ -91,6 +95,7 @@ def test_nothing_is_wider_than_the_window(client: Client, page: Page, width: int
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.slow
 def test_the_picture_follows_the_width_of_the_window(client: Client, page: Page) -> None:
     put(client, b"a", b"v" * 200_000)
     show(client, page)
@@ -102,6 +107,7 @@ def test_the_picture_follows_the_width_of_the_window(client: Client, page: Page)
     page.wait_for(f"{drawn} < 360")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [360, 1280])
 def test_a_picture_of_many_ssts_fits_and_says_what_is_missing(client: Client, page: Page, width: int) -> None:
     page.resize(width, 800)
@@ -124,6 +130,7 @@ def test_a_picture_of_many_ssts_fits_and_says_what_is_missing(client: Client, pa
     assert "and 69 more sorted runs; all have 1.8 PiB" in said
 
 
+@pytest.mark.slow
 def test_a_hidden_page_follows_nothing(client: Client, page: Page) -> None:
     show(client, page)
     hide = "Object.defineProperty(document, 'hidden', {value: %s, configurable: true});"
@@ -135,6 +142,7 @@ def test_a_hidden_page_follows_nothing(client: Client, page: Page) -> None:
     page.wait_for(f"{STATES} > {seen}")
 
 
+@pytest.mark.slow
 def test_a_value_of_several_lines_is_shown_as_text(client: Client, page: Page) -> None:
     put(client, b"json", b'{\n\t"a": 1\n}')
     show(client, page)
@@ -144,6 +152,7 @@ def test_a_value_of_several_lines_is_shown_as_text(client: Client, page: Page) -
     assert page.wait_for("document.querySelector('#lookup-result pre')?.textContent") == '{\n\t"a": 1\n}'
 
 
+@pytest.mark.slow
 def test_a_browser_at_the_data_port_finds_the_console(client: Client, page: Page) -> None:
     origin = f"http://127.0.0.1:{client.port}/"
     page.call("Page.navigate", url=origin)
@@ -153,6 +162,7 @@ def test_a_browser_at_the_data_port_finds_the_console(client: Client, page: Page
     page.requests[:] = [url for url in page.requests if not url.startswith(origin)]
 
 
+@pytest.mark.slow
 def test_the_dark_theme_has_other_colours(client: Client, page: Page) -> None:
     show(client, page)
     colours = []
@@ -162,6 +172,7 @@ def test_the_dark_theme_has_other_colours(client: Client, page: Page) -> None:
     assert len(set(colours)) == 2
 
 
+@pytest.mark.slow
 def test_what_the_collector_would_delete_is_listed_on_request(client: Client, page: Page) -> None:
     show(client, page)
     page.evaluate("document.querySelector('#plan').click()")

@@ -127,6 +127,7 @@ def _is_harmless(line: str) -> bool:
 
 
 # Who reads a thing is shown with its first damage; each of the others is met by one or two of them.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "damage", "argvs"),
     [

@@ -4,6 +4,8 @@ import asyncio
 from base64 import b64encode
 from pathlib import Path
 
+import pytest
+
 import shale
 from tests import cas_selection
 from tests.integration.daemons.daemon_process import QUICK_COMPACTION, metric, running
@@ -27,6 +29,7 @@ async def fill(url: str, keys: Path) -> None:
             await db.flush("memtable")
 
 
+@pytest.mark.slow
 def test_writer_compactor_reader_and_command(tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text(f"k1 {KEY}\n")

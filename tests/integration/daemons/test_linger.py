@@ -37,6 +37,7 @@ def assert_serves_its_end_only(daemon: Daemon, code: int, state: str) -> str:
     return text
 
 
+@pytest.mark.slow
 def test_a_fenced_writer_is_scraped_and_refuses_everything(tmp_path: Path) -> None:
     with writer(tmp_path, *LONG, log="old") as old:
         assert old.put(b"a", b"old")[0] == 204

@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import shale
 from tests.integration.daemons.daemon_process import Daemon, metric, running
 
@@ -73,6 +75,7 @@ def finished(daemon: Daemon) -> set[str]:
     return {line["db"] for line in daemon.lines("compaction.finished")}
 
 
+@pytest.mark.slow
 def test_one_is_broken_one_comes_later_and_one_goes(tmp_path: Path) -> None:
     for name in ("good", "broken", "gone"):
         write(tmp_path, name)
@@ -111,6 +114,7 @@ def test_one_is_broken_one_comes_later_and_one_goes(tmp_path: Path) -> None:
         assert read(tmp_path, name) == ROWS
 
 
+@pytest.mark.slow
 def test_another_worker_takes_over_after_a_kill(tmp_path: Path) -> None:
     """The jobs of every database are reclaimed, and none is lost or done twice."""
     names = ("a", "b", "c")

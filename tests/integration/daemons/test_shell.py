@@ -113,6 +113,7 @@ def test_a_stop_that_takes_too_long_is_cut(tmp_path: Path) -> None:
         assert daemon.lines("shutdown.incomplete")[0]["level"] == "error"
 
 
+@pytest.mark.slow
 def test_even_a_stop_that_ignores_its_end_ends(tmp_path: Path) -> None:
     env = {"STOP_S": "60", "STUBBORN": "1"}
     with running(IDLE, *URL, "--set", "shutdown.deadline=300ms", log=tmp_path / "log", env=env) as daemon:

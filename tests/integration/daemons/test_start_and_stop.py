@@ -33,6 +33,7 @@ def _write(daemon: Daemon, turn: int) -> None:
     assert status == 204
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "turns"),
     [

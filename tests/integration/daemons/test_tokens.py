@@ -28,6 +28,7 @@ def reload(client: Client, times: int) -> None:
         client.daemon.get("/livez", port=client.admin_port)
 
 
+@pytest.mark.slow
 def test_tokens_of_three_roles_are_rotated_without_a_restart(tmp_path: Path) -> None:
     secrets = tmp_path / "secrets"
     secrets.mkdir()

@@ -39,6 +39,7 @@ def command(*args: str, home: Path, env: dict[str, str]) -> "subprocess.Complete
     return run("shale_cli", *args, env={**path, **cas_selection.environment(), **env}, folder=home)
 
 
+@pytest.mark.slow
 def test_all_daemons_read_the_rows_of_the_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("CLOUD_PROVIDER", "LOCAL_PATH"):  # what ``open_folder`` sets is taken back
         monkeypatch.setenv(variable, "")

@@ -71,6 +71,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 
 
 # Each test process would build the site.
+@pytest.mark.slow
 @pytest.mark.xdist_group("site")
 @pytest.mark.skipif(NODE is None, reason="the search of the site is a script, and there is no node")
 @pytest.mark.parametrize("question", QUESTIONS)

@@ -75,6 +75,7 @@ def shell(tmp_path: Path) -> Iterator[PageShell]:
             shell.abandon()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pages", list(terminals()), ids=lambda pages: pages[0].stem)
 def test_commands_do_what_the_page_says(pages: list[Path], shell: PageShell) -> None:
     for page in pages:

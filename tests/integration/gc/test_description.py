@@ -17,6 +17,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped
         yield one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CALLS)
 def test_answers_are_as_described(daemon: Daemon, name: str) -> None:
     ask_as_described(daemon.port("admin_port"), name)

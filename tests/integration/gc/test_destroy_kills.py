@@ -150,6 +150,7 @@ def deleting(key: str, side: Kill) -> Choose:
     return lambda seen: side if seen.method == "POST" and key.encode() in seen.body else None
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_it_completes(bucket: Bucket) -> None:
     """Kill the run after its seal, after the marker, among deletions, and before the last one."""
     moments = (

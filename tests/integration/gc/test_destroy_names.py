@@ -74,6 +74,7 @@ async def listed(store: ObjectStore) -> list[str]:
     return [meta.key for meta in await store.list("")]
 
 
+@pytest.mark.slow
 async def test_only_what_is_below_the_path_goes(store: ObjectStore) -> None:
     for key in (*INSIDE, *OUTSIDE):
         await store.put(key, b"x")
@@ -90,6 +91,7 @@ async def test_only_what_is_below_the_path_goes(store: ObjectStore) -> None:
     assert await listed(store) == sorted(OUTSIDE)
 
 
+@pytest.mark.slow
 async def test_unusual_database_names(store: ObjectStore) -> None:
     chance = random.Random(7)
     letters = ["%", "%2F", ".", "ä", " ", "+", "~", "'", "(", "=", "db", "&", "@", ":", ","]

@@ -113,6 +113,7 @@ async def vast(size: Size) -> VastStore:
     return store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "size",
     [

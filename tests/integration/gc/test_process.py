@@ -85,6 +85,7 @@ def test_it_collects_tells_about_it_and_stops(tmp_path: Path) -> None:
     assert (tmp_path / "store" / "db" / "gc" / "manifest.boundary").read_text() == str(int(newest[:20]) - 1)
 
 
+@pytest.mark.slow
 def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
     write(tmp_path)
     before = sorted(path for path in tmp_path.joinpath("store").rglob("*"))
@@ -112,6 +113,7 @@ def test_one_pass_and_the_end(tmp_path: Path) -> None:
         assert "no manifest below db" in daemon.log.read_text()
 
 
+@pytest.mark.slow
 def test_it_waits_for_a_database_and_gives_up_in_time(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     with gc(tmp_path, "--set", "store.start_timeout=1s") as daemon:
@@ -119,6 +121,7 @@ def test_it_waits_for_a_database_and_gives_up_in_time(tmp_path: Path) -> None:
         assert "no manifest" in daemon.log.read_text()
 
 
+@pytest.mark.slow
 def test_it_ends_when_the_database_is_gone(tmp_path: Path) -> None:
     write(tmp_path)
     with gc(tmp_path) as daemon:
@@ -179,6 +182,7 @@ def manifests_at(folder: Path, path: str) -> int:
     return len(list((folder / "store" / path / "manifest").glob("*.manifest")))
 
 
+@pytest.mark.slow
 def test_several_databases_of_one_store(tmp_path: Path) -> None:
     """Each has its own label, a new one is found, and a deleted one ends only its own loop."""
     for path in ("tenants/a", "tenants/b", "apart"):
@@ -282,6 +286,7 @@ def call(port: int, path: str, fields: dict[str, Any]) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
+@pytest.mark.slow
 def test_a_checkpoint_on_its_admin_port_keeps_what_it_would_collect(tmp_path: Path) -> None:
     write(tmp_path)
     with gc(tmp_path) as daemon:

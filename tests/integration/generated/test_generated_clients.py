@@ -42,6 +42,7 @@ def client(tmp_path: Path) -> Iterator[Client]:
         yield one
 
 
+@pytest.mark.slow
 def test_a_generated_python_client(client: Client, tmp_path: Path) -> None:
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if uv is None:
@@ -55,6 +56,7 @@ def test_a_generated_python_client(client: Client, tmp_path: Path) -> None:
     assert _run([str(python), "program.py", *_target(client)], tmp_path) == EXPECTED
 
 
+@pytest.mark.slow
 def test_a_generated_typescript_client(client: Client, tmp_path: Path) -> None:
     npm, node = shutil.which("npm"), shutil.which("node")
     if npm is None or node is None:

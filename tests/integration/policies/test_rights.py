@@ -58,6 +58,7 @@ def lists(client: Any, location: str) -> bool:
     return is_allowed(lambda: client.list_objects_v2(Bucket=bucket, Prefix=f"{path}/"))
 
 
+@pytest.mark.slow
 @needs_versitygw
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 def test_a_policy_allows_what_the_table_says(server: PolicyServer, role: Role) -> None:

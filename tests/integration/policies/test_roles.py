@@ -100,6 +100,7 @@ def objects(users: Identities, folder: str = "") -> set[str]:
     return {each["Key"] for each in found}
 
 
+@pytest.mark.slow
 def test_the_life_of_a_database(users: Identities) -> None:
     fill(users)
     compact(users)
@@ -122,6 +123,7 @@ def test_the_life_of_a_database(users: Identities) -> None:
     assert "s3_GetObject" not in operations(users, "gc", "compacted/") | operations(users, "gc", "wal/")
 
 
+@pytest.mark.slow
 def test_a_standby_takes_over(users: Identities) -> None:
     with (
         users.daemon("writer", "shale_writer", *WRITER) as active,
@@ -136,6 +138,7 @@ def test_a_standby_takes_over(users: Identities) -> None:
         assert standby.stop() == 0
 
 
+@pytest.mark.slow
 def test_readers(users: Identities) -> None:
     fill(users)
     with (
@@ -151,6 +154,7 @@ def test_readers(users: Identities) -> None:
     assert "s3_PutObject" not in operations(users, "follower", "")
 
 
+@pytest.mark.slow
 def test_backup_and_restore(users: Identities) -> None:
     fill(users)
     place = ("--backups", users.backups_url)
@@ -163,6 +167,7 @@ def test_backup_and_restore(users: Identities) -> None:
     users.shale("restore", "backup", "restore", "--in-place", "--yes", *place, url=users.copy_url)
 
 
+@pytest.mark.slow
 def test_clone_and_destruction(users: Identities) -> None:
     fill(users)
     path = users.url.removeprefix(f"s3://{BUCKET}/")

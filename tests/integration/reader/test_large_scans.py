@@ -16,6 +16,7 @@ LIMIT_MIB = 256
 SCANS = 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["alone", "after small rows", "compressed"])
 def test_scans_over_overlapping_l0s_stay_below_the_memory_limit(tmp_path: Path, kind: str) -> None:
     """A merge holds a block of each L0: with four of them, each scan holds four values and what it returns."""

@@ -75,6 +75,7 @@ def test_a_reader_takes_no_writes(tmp_path: Path, method: str, path: str, refusa
         problem(client.call(method, path, b"x"), refusal)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_name", [False, True])
 def test_a_pinned_reader_serves_its_checkpoint_and_leaves_it(tmp_path: Path, by_name: bool) -> None:
     url = f"file://{tmp_path}/store/orders"
@@ -104,6 +105,7 @@ def test_a_reader_whose_polls_are_too_rare_is_not_ready(tmp_path: Path) -> None:
         assert client.get(b"a")[0] == 404
 
 
+@pytest.mark.slow
 def test_a_reader_that_follows_without_a_checkpoint_writes_nothing(tmp_path: Path) -> None:
     with writer(tmp_path) as source:
         source.put(b"a", b"1")
@@ -115,6 +117,7 @@ def test_a_reader_that_follows_without_a_checkpoint_writes_nothing(tmp_path: Pat
     assert sorted(tmp_path.joinpath("store").rglob("*")) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("setting", "code", "words"),
     [
@@ -132,6 +135,7 @@ def test_invalid_settings_stop_the_start_of_a_reader(tmp_path: Path, setting: st
         assert words in daemon.log.read_text()
 
 
+@pytest.mark.slow
 def test_a_lost_checkpoint_is_not_waited_for(tmp_path: Path) -> None:
     with writer(tmp_path) as source:
         assert source.daemon.stop() == 0
@@ -169,6 +173,7 @@ def test_a_reader_without_a_checkpoint_keeps_no_snapshots(tmp_path: Path) -> Non
         assert client.scan()[-1]["end"] is True
 
 
+@pytest.mark.slow
 def test_clients_of_redis_read_from_a_reader_and_cannot_write(tmp_path: Path) -> None:
     resp = ("--set", "resp.enabled=true", "--set", "resp.port=0")
     token = {"SHALE_RESP__BEARER_TOKEN": "s3cret"}

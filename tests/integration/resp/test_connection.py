@@ -66,6 +66,7 @@ def test_a_password_and_a_large_command_in_one_breath() -> None:
     serve(scenario, token="secret")
 
 
+@pytest.mark.slow
 def test_a_client_that_goes_on_sending_is_told_why_it_is_refused() -> None:
     async def scenario(served: Port) -> None:
         line = await served.connect()

@@ -11,6 +11,7 @@ import struct
 import threading
 from pathlib import Path
 
+import pytest
 import redis
 
 from tests.integration.resp.test_clients import RESP, hasty, resp_port
@@ -97,6 +98,7 @@ def test_the_sum_is_exact_though_connections_break(tmp_path: Path) -> None:
             assert require_exact(client, counting.answered) >= len(counting.answered) > 0
 
 
+@pytest.mark.slow
 def test_what_was_answered_counts_once_after_a_kill(tmp_path: Path) -> None:
     durable = ("--set", "resp.durability=durable")
     with writer(tmp_path, *RESP, *durable, log="one") as one:
@@ -113,6 +115,7 @@ def test_what_was_answered_counts_once_after_a_kill(tmp_path: Path) -> None:
         assert client.incr("n") == total + 1
 
 
+@pytest.mark.slow
 def test_an_answered_increment_survives_a_kill_once(tmp_path: Path) -> None:
     durable = ("--set", "resp.durability=durable")
     with writer(tmp_path, *RESP, *durable, log="one") as one, hasty(resp_port(one)) as client:

@@ -5,6 +5,8 @@ import contextlib
 import socket
 from typing import Any
 
+import pytest
+
 import shale
 from shale.core.memory_account import MemoryAccount
 from shale.env import Env
@@ -70,6 +72,7 @@ def test_an_idle_client_keeps_no_memory_of_large_values_with_short_replies() -> 
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_client_that_leaves_and_takes_no_replies_does_not_keep_its_socket() -> None:
     """``QUIT`` ends the connection after its replies, which may never be read."""
 

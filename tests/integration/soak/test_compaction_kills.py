@@ -238,6 +238,7 @@ def survive(url: str, folder: Path, environment: dict[str, str], plan: Plan) -> 
     return figures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", [SHORT, pytest.param(LONG, marks=pytest.mark.soak)])
 def test_on_a_directory(plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     figures = survive(f"file://{tmp_path}/store", tmp_path, {}, plan)

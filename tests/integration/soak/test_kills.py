@@ -147,6 +147,7 @@ def assert_all_committed(url: str, logs: Path) -> None:
     assert status["records"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=pytest.mark.soak)])
 def test_on_a_directory(rounds: int, tmp_path: Path) -> None:
     logs = tmp_path / "logs"
@@ -154,6 +155,7 @@ def test_on_a_directory(rounds: int, tmp_path: Path) -> None:
     survive(f"file://{tmp_path}/store/db", logs, {}, rounds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=pytest.mark.soak)])
 def test_on_s3(rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with s3_server("kills") as server:
@@ -182,6 +184,7 @@ async def prepared_records(url: str) -> dict[str, str]:
     return {CAS: CasMode.TWO_PHASE.value, RECORDS_URL: url}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=pytest.mark.soak)])
 def test_with_two_phase_creates_and_sqlite(rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs = tmp_path / "logs"
@@ -192,6 +195,7 @@ def test_with_two_phase_creates_and_sqlite(rounds: int, tmp_path: Path, monkeypa
     survive(f"file://{tmp_path}/store/db", logs, environment, rounds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [FEW_ROUNDS, pytest.param(SOAK_ROUNDS, marks=pytest.mark.soak)])
 def test_with_two_phase_creates_and_postgresql(rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The S3 server ignores conditions, as those do for which the mode is made."""

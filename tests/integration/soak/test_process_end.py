@@ -47,12 +47,14 @@ def assert_runs_end_well(runs: int, url_of_run, environment: dict[str, str]) -> 
         assert (done.returncode, done.stderr) == (0, ""), f"run {number} of {runs}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [RUNS, pytest.param(SOAK_RUNS, marks=pytest.mark.soak)])
 def test_on_a_directory(runs: int, tmp_path: Path) -> None:
     """Twenty runs share one database, so each also replays the WAL of the one before."""
     assert_runs_end_well(runs, lambda number: f"file://{tmp_path}/db{number // 20}", {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [RUNS, pytest.param(SOAK_RUNS, marks=pytest.mark.soak)])
 def test_on_s3(runs: int) -> None:
     with s3_server("ends") as url:

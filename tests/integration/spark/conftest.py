@@ -23,12 +23,13 @@ CONF = {
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """A Java process for every test process would overload the machine.
+    """A Java process for every test process would overload the machine, and takes ten seconds to start.
 
     Later than here, when all tests are collected, is too late: pytest-xdist has looked for groups by then.
     """
     if HERE in item.path.parents:
         item.add_marker(pytest.mark.xdist_group("spark"))
+        item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

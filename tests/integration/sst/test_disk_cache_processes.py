@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.integration.sst.disk_reader import MAX_BYTES
 from tests.paths import REPOSITORY
 from tests.processes.forks import Fork
@@ -44,6 +46,7 @@ def files_of(directory: Path) -> list[Path]:
     return [path for path in directory.rglob("*") if path.is_file()]
 
 
+@pytest.mark.slow
 def test_processes_that_are_killed(tmp_path: Path) -> None:
     steady = Reader(tmp_path, 1)
     try:

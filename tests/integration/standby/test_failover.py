@@ -5,6 +5,8 @@ import signal
 import socket
 from pathlib import Path
 
+import pytest
+
 from tests.integration.daemons.daemon_process import ENDED_S, REQUEST_S, metric
 from tests.integration.standby.standby_process import Member, member, pair, wait_for
 
@@ -26,6 +28,7 @@ def cached_bytes(each: Member) -> float:
     return metric(each.metrics(), "shale_standby_wal_cache_bytes")
 
 
+@pytest.mark.slow
 def test_a_standby_refuses_requests_and_tells_who_is_active(tmp_path: Path) -> None:
     with pair(tmp_path) as (first, second):
         assert second.readyz() == (503, "standby\n")
@@ -54,6 +57,7 @@ def test_a_standby_refuses_redis_clients_and_tells_who_is_active(tmp_path: Path)
         assert [line for line in second.daemon.lines() if line["level"] == "error"] == []
 
 
+@pytest.mark.slow
 def test_after_a_clean_stop(tmp_path: Path) -> None:
     with pair(tmp_path) as (first, second):
         assert first.put(b"a", b"before") == 204
@@ -63,6 +67,7 @@ def test_after_a_clean_stop(tmp_path: Path) -> None:
         assert second.daemon.stop() == 0
 
 
+@pytest.mark.slow
 def test_after_a_kill_the_rows_of_the_wal_come_from_memory(tmp_path: Path) -> None:
     with pair(tmp_path) as (first, second):
         assert first.put(b"a", b"before") == 204
@@ -75,6 +80,7 @@ def test_after_a_kill_the_rows_of_the_wal_come_from_memory(tmp_path: Path) -> No
         assert cached_bytes(second) == 0
 
 
+@pytest.mark.slow
 def test_without_a_cache_the_rows_come_from_the_store(tmp_path: Path) -> None:
     with pair(tmp_path, "--set", "standby.wal_cache_bytes=0") as (first, second):
         assert first.put(b"a", b"before") == 204
@@ -84,6 +90,7 @@ def test_without_a_cache_the_rows_come_from_the_store(tmp_path: Path) -> None:
         assert second.wait_until_active()["wal_files_cached"] == 0
 
 
+@pytest.mark.slow
 def test_a_frozen_writer_that_wakes_is_fenced(tmp_path: Path) -> None:
     with pair(tmp_path) as (first, second):
         assert first.put(b"a", b"before") == 204
@@ -96,6 +103,7 @@ def test_a_frozen_writer_that_wakes_is_fenced(tmp_path: Path) -> None:
         assert second.get(b"a") == (200, b"after")
 
 
+@pytest.mark.slow
 def test_a_promotion_fences_the_active_writer(tmp_path: Path) -> None:
     with pair(tmp_path) as (first, second):
         assert first.put(b"a", b"before") == 204
@@ -106,6 +114,7 @@ def test_a_promotion_fences_the_active_writer(tmp_path: Path) -> None:
         assert second.promote() == (200, {**answer, "promoted": False})
 
 
+@pytest.mark.slow
 def test_of_two_standbys_one_takes_over_and_the_other_waits_on(tmp_path: Path) -> None:
     with pair(tmp_path) as (first, second), member(tmp_path, "third") as third:
         third.daemon.wait_for("standby.waiting")

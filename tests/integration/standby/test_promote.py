@@ -19,6 +19,7 @@ def golden(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
     return Golden(capsys, monkeypatch, tmp_path)
 
 
+@pytest.mark.slow
 def test_promote(golden: Golden, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("secret\n")
@@ -57,6 +58,7 @@ def test_without_an_answer_nothing_is_promoted() -> None:
     assert (code, "http://127.0.0.1:1" in said) == (69, True), said
 
 
+@pytest.mark.slow
 def test_a_standby_limits_connections_as_the_writer_does(tmp_path: Path) -> None:
     limits = ("--set", "http.max_connections_per_address=2")
     with pair(tmp_path, *limits) as (_, second), contextlib.ExitStack() as stack:
@@ -67,17 +69,26 @@ def test_a_standby_limits_connections_as_the_writer_does(tmp_path: Path) -> None
         assert second.readyz() == (503, "standby\n")
 
 
+@pytest.mark.slow
 def test_a_standby_refuses_many_redis_clients_at_once(tmp_path: Path) -> None:
     with pair(tmp_path, "--set", "resp.enabled=true", "--set", "resp.port=0") as (_, second):
         port = int(second.daemon.wait_for("standby.started")["resp_port"])
-        with contextlib.ExitStack() as stack:
-            clients = [
-                stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=ENDED_S))
-                for _ in range(RESP_CONNECTIONS_MAX + 20)
-            ]
-            said = [_all_of(each) for each in clients]
-        assert said[0].startswith(b"-TRYAGAIN this process is a standby")
-        assert b"" in said
+        # A standby that gets little CPU closes the first of them before it accepts the last.
+        for _ in range(10):
+            said = _said_to(RESP_CONNECTIONS_MAX + 20, port)
+            assert said[0].startswith(b"-TRYAGAIN this process is a standby")
+            if b"" in said:
+                return
+        pytest.fail("a standby had an answer for each of many clients, ten times")
+
+
+def _said_to(count: int, port: int) -> list[bytes]:
+    """Return what the server says to each of ``count`` clients that are connected at the same time."""
+    with contextlib.ExitStack() as stack:
+        clients = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=ENDED_S)) for _ in range(count)
+        ]
+        return [_all_of(each) for each in clients]
 
 
 def _all_of(client: socket.socket) -> bytes:

@@ -91,6 +91,7 @@ def wait_until_seen(loops: list[ReadLoop], number: int) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", ["kill", "terminate", "promote"])
 def test_readers_serve_throughout_a_takeover(tmp_path: Path, stop: str) -> None:
     with pair(tmp_path) as (first, second):

@@ -71,9 +71,11 @@ class TestS3Retrying(TestS3):
         async with empty_s3_store(endpoint, "shale-test") as adapter:
             yield RetryingStore(adapter, Env.system())
 
+    @pytest.mark.slow
     async def test_attributes_survive_where_there_are_any(self, store: ObjectStore) -> None:
         pytest.skip("a conditional put adds its own attribute here")
 
+    @pytest.mark.slow
     async def test_a_listing_longer_than_a_page(self, store: ObjectStore) -> None:
         pytest.skip("the adapter below has shown it, and a thousand requests take their time")
 
@@ -103,6 +105,7 @@ async def require_no_complaint(url: str, config: dict[str, str] | None = None) -
     await store.aclose()
 
 
+@pytest.mark.slow
 async def test_doctor_is_content_with_every_store_here(endpoint: str, tmp_path: Path) -> None:
     await require_no_complaint(f"file://{tmp_path}")
     await require_no_complaint("s3://shale-test", s3_config(endpoint))

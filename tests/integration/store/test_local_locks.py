@@ -33,6 +33,7 @@ def count_up(root: Path, key: str) -> None:
     anyio.run(updates)
 
 
+@pytest.mark.slow
 def test_updates_through_different_roots_exclude_each_other(tmp_path: Path) -> None:
     counter = tmp_path / "teams" / "db" / "gc" / "counter"
     counter.parent.mkdir(parents=True)

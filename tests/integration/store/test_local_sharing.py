@@ -94,6 +94,7 @@ def files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*"))
 
 
+@pytest.mark.slow
 async def test_processes_race_and_every_update_counts(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     await store.put("db/gc/counter", b"0")
@@ -118,6 +119,7 @@ def run_and_kill(folder: Path, start: int, after_s: float) -> None:
         child.kill()
 
 
+@pytest.mark.slow
 async def test_a_killed_process_leaves_whole_objects_only(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     for round_ in range(6):

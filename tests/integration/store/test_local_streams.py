@@ -277,6 +277,7 @@ def test_an_upload_that_asyncio_cancels_keeps_its_memory_until_its_thread_ends(
     assert uploads[0]() is None
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_whole_objects_only(tmp_path: Path) -> None:
     environment = {"PYTHONPATH": str(REPOSITORY / "shared")}
     for round_ in range(4):

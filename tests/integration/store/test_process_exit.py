@@ -39,6 +39,7 @@ def run(url: str, endpoint: str) -> subprocess.CompletedProcess[bytes]:
     )
 
 
+@pytest.mark.slow
 def test_no_abort_after_the_last_request_to_s3() -> None:
     with s3_server("exits") as endpoint:
         results = [run("s3://exits", endpoint) for _ in range(RUNS)]

@@ -73,6 +73,7 @@ class TestDynamodb(TransactionalStoreContract):
             yield store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["postgresql://user:secret", "mysql://user:secret"])
 async def test_a_server_that_is_away_is_unavailable_and_its_password_is_not_told(scheme: str) -> None:
     with nobody_listening() as port:
@@ -116,6 +117,7 @@ def _sleep(function: str) -> Transaction[None]:
     yield f"SELECT {function}(60)", ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("server", "function"), [("postgresql_url", "pg_sleep"), ("mariadb_url", "sleep")])
 async def test_a_server_that_does_not_answer_is_away(
     server: str, function: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch

@@ -68,6 +68,7 @@ async def told(way: str, url: str, **options: Any) -> ShaleError:
     return caught.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("scheme", SCHEMES)

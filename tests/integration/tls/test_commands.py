@@ -71,6 +71,7 @@ def test_rows_are_written_over_tls(writer: SecureWriter, tmp_path: Path) -> None
     assert answer("kv", "scan", "--count", "-u", writer.url)["rows"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left_out", ["--ca-file", "--client-cert-file"])
 def test_both_sides_are_checked(writer: SecureWriter, left_out: str) -> None:
     limit = "60s" if left_out == "--ca-file" else "5s"  # without a certificate it tries until the end
@@ -123,6 +124,7 @@ def test_the_health_check_trusts_an_authority(writer: SecureWriter) -> None:
     assert code == 4, "an option overrides its variable"
 
 
+@pytest.mark.slow
 def test_a_standby_is_promoted_over_tls(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     options = client_options(authority)

@@ -56,6 +56,7 @@ def _wait_until(is_right: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_all_ports_have_tls_and_take_a_new_certificate_without_a_restart(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     files, context = authority.issue("server"), authority.client()

@@ -104,6 +104,7 @@ def test_a_write_of_a_caller_that_is_traced(collector: tuple[Collector, dict[str
         assert client.daemon.stop() == ExitCode.OK
 
 
+@pytest.mark.slow
 def test_only_errors_of_a_caller_that_is_not_traced(
     collector: tuple[Collector, dict[str, str]], tmp_path: Path
 ) -> None:
@@ -136,6 +137,7 @@ def test_a_missing_package_is_named(tmp_path: Path) -> None:
         assert "pip install 'shale[otel]'" in daemon.log.read_text()
 
 
+@pytest.mark.slow
 def test_a_read_from_a_bucket_shows_its_requests(collector: tuple[Collector, dict[str, str]], tmp_path: Path) -> None:
     spans, env = collector
     with s3_server("traces") as endpoint:

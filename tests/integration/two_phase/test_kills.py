@@ -125,10 +125,12 @@ def postgresql_url() -> Iterator[str]:
         yield url
 
 
+@pytest.mark.slow
 def test_with_sqlite(rounds: int, parallel: int, tmp_path: Path) -> None:
     survive(tmp_path / "store", f"sqlite://{tmp_path}/records.db", rounds, parallel)
 
 
+@pytest.mark.slow
 def test_with_postgresql(rounds: int, parallel: int, tmp_path: Path, postgresql_url: str) -> None:
     async def empty() -> None:
         records = open_transactional_store(postgresql_url)

@@ -185,12 +185,14 @@ def postgresql_url() -> Iterator[str]:
 LENGTHS = pytest.mark.parametrize("is_long", [False, pytest.param(True, marks=pytest.mark.soak)])
 
 
+@pytest.mark.slow
 @LENGTHS
 def test_with_sqlite(is_long: bool, tmp_path: Path) -> None:
     with database(f"sqlite://{tmp_path}/records.db", tmp_path) as found:
         move_to_and_fro(found, is_long=is_long)
 
 
+@pytest.mark.slow
 @LENGTHS
 def test_with_postgresql(is_long: bool, tmp_path: Path, postgresql_url: str) -> None:
     with database(postgresql_url, tmp_path) as found:

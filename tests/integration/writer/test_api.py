@@ -229,6 +229,7 @@ def test_disconnected_clients_leave_no_requests_open(client: Client) -> None:
     assert not [line for line in client.daemon.lines() if line["level"] in ("error", "critical")]
 
 
+@pytest.mark.slow
 def test_a_client_that_falls_silent_holds_no_place(tmp_path: Path) -> None:
     limits = ["--set", "http.request_timeout=1s", "--set", "http.max_concurrent_requests=1"]
     with writer(tmp_path, *limits) as client:

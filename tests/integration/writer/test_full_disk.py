@@ -59,6 +59,7 @@ def _readyz(client: Client) -> tuple[int, dict[str, dict[str, object]]]:
     return status, json.loads(text)["checks"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
 @pytest.mark.parametrize("has_wal", [True, False])
 def test_a_full_disk_ends_readiness_and_space_restores_it(small_disk: Path, has_wal: bool) -> None:

@@ -50,6 +50,7 @@ def post(client: Client, path: str, body: bytes, media_type: str) -> int:
         connection.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_body_takes_at_most_four_times_its_bytes(client: Client, kind: str) -> None:
     media_type, make = KINDS[kind]
@@ -61,6 +62,7 @@ def test_a_body_takes_at_most_four_times_its_bytes(client: Client, kind: str) ->
     assert client.put(b"k", b"v")[0] == 204
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("route", ROUTES)
 def test_every_route_counts_before_it_decodes(client: Client, route: str) -> None:
     before = reset_peak(client)

@@ -30,6 +30,7 @@ def writer(endpoint: str, log: Path, *args: str) -> Iterator[Client]:
         yield Client(daemon)
 
 
+@pytest.mark.slow
 def test_the_replaced_writer_is_fenced(endpoint: str, tmp_path: Path) -> None:
     with writer(endpoint, tmp_path / "old") as old, writer(endpoint, tmp_path / "new") as new:
         # It may have learnt of the other epoch by a poll, and have ended.

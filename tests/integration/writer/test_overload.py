@@ -112,6 +112,7 @@ def peak_bytes(pid: int) -> int:
     return int(found[1]) * 1024
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="asks Linux for the memory of a process")
 @pytest.mark.parametrize(
     ("limits", "refusal"), [pytest.param(LIMITS, 429, id="clients"), pytest.param(STALLED, 503, id="stalled")]

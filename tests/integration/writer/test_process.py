@@ -5,10 +5,13 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.integration.daemons.daemon_process import ENDED_S, running
 from tests.integration.writer.writer_process import kv, writer
 
 
+@pytest.mark.slow
 def test_rows_survive_a_kill(tmp_path: Path) -> None:
     """Every acknowledged row exists after SIGKILL, and again after the next one."""
     written: dict[bytes, bytes] = {}
@@ -40,6 +43,7 @@ def test_the_replaced_writer_is_fenced_and_says_so(tmp_path: Path) -> None:
             assert new.daemon.stop() == 0
 
 
+@pytest.mark.slow
 def test_an_idle_writer_that_was_replaced_ends_as_well(tmp_path: Path) -> None:
     with writer(tmp_path, log="old") as old, writer(tmp_path, log="new") as new:
         assert old.daemon.process.wait(ENDED_S) == 80
@@ -94,6 +98,7 @@ def test_flush_on_the_admin_port(tmp_path: Path) -> None:
         assert client.get(b"a")[1] == b"1"
 
 
+@pytest.mark.slow
 def test_a_scan_that_runs_does_not_stop_the_stop(tmp_path: Path) -> None:
     with writer(tmp_path, "--set", "shutdown.request_timeout=1s") as client:
         for part in range(8):

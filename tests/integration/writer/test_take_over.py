@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.integration.daemons.daemon_process import ENDED_S, running
 
 
+@pytest.mark.slow
 def test_a_writer_that_must_not_take_over_ends(tmp_path: Path) -> None:
     place = ("--url", f"file://{tmp_path}/store/orders", "--port", "0")
     with running("shale_writer", *place, log=tmp_path / "first") as first:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgpack
+import pytest
 
 from tests.integration.daemons.daemon_process import Daemon, running
 
@@ -52,6 +53,7 @@ def put(daemon: Daemon, key: str, value: bytes) -> int:
     return daemon.request("PUT", f"/v1/kv/{key}", port=daemon.port("port"), body=value)[0]
 
 
+@pytest.mark.slow
 def test_unread_scans_and_gets_are_bounded_and_others_are_served(tmp_path: Path) -> None:
     """A client that reads slowly gets everything; what the others have not read is free when they have gone."""
     options = ("--url", f"file://{tmp_path}/store/db", "--port", "0", "--set", f"memory.response_bytes={BUDGET}")

@@ -28,6 +28,7 @@ from tests.interop.slatedb_databases import Shape, flush, opened, put_all, scann
 S = CompactionStatus
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", list(Compression))
 def test_slatedb_writes_and_we_compact(tmp_path, compression):
     """I1: SlateDB writes with every codec while Shale compacts, and reads every row afterwards."""
@@ -47,6 +48,7 @@ def test_slatedb_writes_and_we_compact(tmp_path, compression):
     run(test, tmp_path)
 
 
+@pytest.mark.slow
 def test_both_compactors_take_turns(tmp_path):
     """I2: ten rounds, Shale's writer and SlateDB's compactor, then SlateDB's writer and Shale's compactor."""
 
@@ -97,6 +99,7 @@ def test_its_coordinator_runs_what_we_submit(tmp_path):
     run(test, tmp_path)
 
 
+@pytest.mark.slow
 def test_our_worker_serves_its_coordinator(tmp_path):
     """I8: claims, results, and the reclaim of a job whose worker died."""
 
@@ -132,6 +135,7 @@ def test_our_worker_serves_its_coordinator(tmp_path):
     run(test, tmp_path)
 
 
+@pytest.mark.slow
 def test_its_worker_resumes_after_what_ours_published(tmp_path):
     """Shale's worker dies with two SSTs in the job's context; SlateDB reclaims the job and resumes from them."""
 
@@ -183,6 +187,7 @@ def test_taking_over_closes_a_writer_with_its_own_coordinator(tmp_path):
     run(test, tmp_path)
 
 
+@pytest.mark.slow
 def test_our_daemon_beside_a_writer_with_its_own_coordinator(tmp_path):
     """I12 in a daemon: exit code 75 with a remedy, or the whole ``Db`` is fenced."""
 

@@ -94,6 +94,7 @@ def test_it_compacts_tells_about_it_and_stops(tmp_path: Path) -> None:
     assert rows(tmp_path) == ROWS
 
 
+@pytest.mark.slow
 def test_a_live_coordinator_is_left_alone_or_taken_over(tmp_path: Path) -> None:
     write_l0s(tmp_path, 1)
     with compactor(tmp_path, "first", "--set", "compactor_options.poll_interval=5s") as first:
@@ -111,6 +112,7 @@ def test_a_live_coordinator_is_left_alone_or_taken_over(tmp_path: Path) -> None:
             assert heir.stop() == 0
 
 
+@pytest.mark.slow
 def test_without_a_database_it_waits_and_gives_up(tmp_path: Path) -> None:
     with compactor(tmp_path, "a", "--set", "store.start_timeout=1s") as daemon:
         assert daemon.process.wait(ENDED_S) == 69

@@ -212,6 +212,7 @@ def test_it_runs_what_we_submit_for_one_segment(tmp_path):
     run(test, tmp_path)
 
 
+@pytest.mark.slow
 def test_segments_are_compacted_by_turns(tmp_path):
     """Both coordinators compact the same segments in turn, while SlateDB's writer continues."""
 

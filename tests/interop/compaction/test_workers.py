@@ -132,6 +132,7 @@ async def assert_both_read(harness: Harness, expected: dict[bytes, bytes]) -> No
         assert {row[0]: row[1] for row in await scanned(db)} == expected
 
 
+@pytest.mark.slow
 def test_we_go_on_where_its_killed_worker_stopped(tmp_path):
     """Shale's coordinator schedules, SlateDB's worker claims and is killed, Shale's worker resumes inside a key."""
 
@@ -165,6 +166,7 @@ def test_we_go_on_where_its_killed_worker_stopped(tmp_path):
     run(test, tmp_path)
 
 
+@pytest.mark.slow
 def test_its_worker_serves_our_coordinator(tmp_path):
     """SlateDB's worker claims and executes the job; Shale's coordinator commits the result."""
 
@@ -216,6 +218,7 @@ SLOWLY = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("successor", ["ours", "theirs"])
 def test_its_coordinator_takes_the_job_from_our_killed_worker(tmp_path, successor):
     """SlateDB schedules, a Shale worker claims and is killed; then another Shale worker or SlateDB's own resumes."""
@@ -253,6 +256,7 @@ def test_its_coordinator_takes_the_job_from_our_killed_worker(tmp_path, successo
 POISONED = ('compaction_filters=["tests.interop.compaction.raising_filter:Raising"]',)
 
 
+@pytest.mark.slow
 def test_a_job_that_our_worker_ends_is_read_and_compacted_by_slatedb(tmp_path):
     """Its coordinator writes the file again, and drops what it does not know; the record keeps the attempt."""
 

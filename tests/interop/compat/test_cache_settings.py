@@ -74,6 +74,7 @@ def test_cache_on_compaction(api: Any, cached: bool, tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("level", [None, "L0Sst", "AllSst"])
 def test_preload_at_start(api: Any, level: str | None, tmp_path: Path) -> None:
@@ -91,6 +92,7 @@ def test_preload_at_start(api: Any, level: str | None, tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("handles", [1, 1000])
 def test_any_number_of_open_files_reads_the_same(api: Any, handles: int, tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ def run_program(harness: str, seed: int, steps: int, folder: Path) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("harness", HARNESSES)
 def test_programs_see_the_same(harness: str, seed: int, tmp_path: Path) -> None:

@@ -267,6 +267,7 @@ def test_slatedb_accepts_a_lifetime_of_exactly_two_polls(lifetime_ms: int, accep
             DbReader.open("memory:///db", manifest_poll_interval="1s", checkpoint_lifetime="2s")
 
 
+@pytest.mark.slow
 def test_slatedb_reads_and_keeps_the_checkpoint_of_a_writer_of_ours(tmp_path: Path) -> None:
     """SlateDB drops its metadata and keeps its name, which is what Shale reads."""
 

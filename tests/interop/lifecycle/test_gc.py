@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 from slatedb import uniffi as slate
 
 import shale
@@ -45,6 +46,7 @@ async def collector(folder: Path, root: str) -> AsyncIterator[Collector]:
         await store.aclose()
 
 
+@pytest.mark.slow
 def test_it_collects_while_slatedb_writes_and_compacts(tmp_path: Path) -> None:
     """Without a min_age, the scan at the end would miss an object that was deleted too early."""
 
@@ -81,6 +83,7 @@ def test_it_collects_while_slatedb_writes_and_compacts(tmp_path: Path) -> None:
     assert live <= len(files.compacted()) < live + 15, "old SSTs are gone"
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_slatedb_keeps_what_it_needs(tmp_path: Path) -> None:
     async def scenario() -> tuple[list[Any], list[Any]]:
         store = open_folder(tmp_path)
@@ -110,6 +113,7 @@ def test_a_checkpoint_of_slatedb_keeps_what_it_needs(tmp_path: Path) -> None:
     assert after == before
 
 
+@pytest.mark.slow
 def test_a_clone_that_rewrote_everything_lets_go_of_its_parent(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = open_folder(tmp_path)
@@ -148,6 +152,7 @@ async def rewritten(clone: DatabaseFiles) -> bool:
     return not any(external.sst_ids for external in clone.latest().external_dbs)
 
 
+@pytest.mark.slow
 def test_slatedb_collects_a_database_of_ours(tmp_path: Path) -> None:
     """I4: SlateDB's collector without a min_age on Shale's database, then Shale's reader, writer and collector."""
 

@@ -203,6 +203,7 @@ def files_below(folder: Path) -> dict[str, int]:
     return {kind: len(files) for kind, files in sorted(kinds.items())}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seconds",
     [

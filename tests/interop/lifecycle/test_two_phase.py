@@ -87,6 +87,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     "use", [open_writer, open_reader, create_checkpoint, clone, read_manifest], ids=lambda use: use.__name__
@@ -103,6 +104,7 @@ async def test_slatedb_refuses_a_two_phase_database_and_changes_nothing(
         assert {row.key async for row in db.scan()} == {b"last", *(key for key, _ in ROWS)}
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_slatedb_collects_nothing_of_a_two_phase_database(tmp_path: Path) -> None:
     await two_phase_database(tmp_path)

@@ -77,6 +77,7 @@ def test_rows_of_a_live_database(name: str, tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["Zlib", "Zstd", "Lz4", "Snappy"])
 def test_a_row_that_shrinks_a_thousandfold_is_read(codec: str, tmp_path: Path) -> None:
     """It is above every limit of its block but that of the stats."""

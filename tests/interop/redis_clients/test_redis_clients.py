@@ -37,6 +37,7 @@ def test_clients_in_javascript(port: str) -> None:
     require_done([require_tool("node"), str(HERE / "client.cjs"), port], HERE, NODE_PATH=str(NODE_MODULES))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("go") is None, reason="there is no Go")
 def test_clients_in_go(port: str, tmp_path: Path) -> None:
     for name in ("go.mod", "go.sum", "client.go"):

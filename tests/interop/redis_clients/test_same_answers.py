@@ -120,6 +120,7 @@ def theirs(tmp_path: Path) -> Iterator[int]:
             process.terminate()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_answers_are_the_same(seed: int, theirs: int, tmp_path: Path) -> None:
     with writer(tmp_path, "--set", "resp.enabled=true", "--set", "resp.port=0") as one:

@@ -157,10 +157,12 @@ async def take_turns(
         assert {row[0]: row[1] for row in await scanned(db)} == model
 
 
+@pytest.mark.slow
 def test_ten_turns_on_one_directory(tmp_path: Path) -> None:
     asyncio.run(take_turns(tmp_path, SizeTiered(**EAGER), ROUNDS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "policy",
     [
@@ -172,6 +174,7 @@ def test_slatedb_reads_and_compacts_what_our_own_policies_leave(tmp_path: Path, 
     asyncio.run(take_turns(tmp_path, policy, 4))
 
 
+@pytest.mark.slow
 def test_in_phase_1_of_an_upgrade_both_versions_of_manifests_follow_each_other(tmp_path: Path) -> None:
     """Shale writes version 1, SlateDB version 2; each compacts what the other has written."""
     asyncio.run(take_turns(tmp_path, SizeTiered(**EAGER), 8, version=1))

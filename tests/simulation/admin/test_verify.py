@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import anyio
+import pytest
 
 from shale.admin.verify.database import VerifyOptions, VerifyTarget, verify_database
 from shale.admin.verify.report import VerifyReport
@@ -50,6 +51,7 @@ async def checker(
         reports.append(report)
 
 
+@pytest.mark.slow
 @simulated_slowly
 def test_verification_beside_all_other_processes_finds_no_damage(seed: int) -> None:
     found, reports = list[Finding](), list[VerifyReport]()
@@ -166,6 +168,7 @@ def start_checkers(
     return [start(sim, checker, found, reports, path=path, interval_s=interval_s) for path in ("p", "c", "d0")]
 
 
+@pytest.mark.slow
 @simulated_slowly
 def test_nothing_is_reported_of_clones_that_let_go_of_their_parents(seed: int) -> None:
     """Parents compact borrowed SSTs, clones detach, and collectors delete without a minimum age."""

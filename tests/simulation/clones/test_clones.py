@@ -228,6 +228,7 @@ def test_a_clone_is_whole_or_refused_when_the_parent_wal_is_collected(seed: int,
             assert done(sim, rows_of, "c", role="writer") == ROWS
 
 
+@pytest.mark.slow
 @pytest.mark.fault("F6.5")
 @row(
     *("detached", "died after the parent's write", "died after its own write"),
@@ -473,6 +474,7 @@ def test_a_clone_refuses_or_counts_rows_past_the_manifest(seed: int, reached: Co
         assert found.items() <= ROWS.items()
 
 
+@pytest.mark.slow
 @simulated_slowly
 def test_a_swarm_of_faults(seed: int) -> None:
     with Simulation(seed, swarm=True) as sim:

@@ -191,6 +191,7 @@ def test_the_heartbeats_of_a_worker_keep_their_pace(persist_every_sst: bool) -> 
     assert reclaims(sim) == 0
 
 
+@pytest.mark.slow
 def test_two_workers_do_not_crowd_each_other_out() -> None:
     """Each write of one worker is a conflict for the other, and a conflict costs six seconds."""
     sim = run(LongJob, workers=2, options=WorkerOptions(persist_every_sst=True, max_concurrent_compactions=1))
@@ -199,6 +200,7 @@ def test_two_workers_do_not_crowd_each_other_out() -> None:
     assert reclaims(sim) == 0
 
 
+@pytest.mark.slow
 def test_conflicts_on_a_fast_store_do_not_delay_publishing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unpublished work is repeated after a crash, so only a slow store delays publishing."""
     monkeypatch.setattr("tests.simulation.compactor.test_slow_store.REQUEST_S", 0.02)

@@ -16,6 +16,7 @@ def test_requests_of_real_writers_are_a_run_of_the_model() -> None:
     require_runs(record, deviations)
 
 
+@pytest.mark.slow
 def test_a_writer_that_wakes_at_a_slot_that_is_free_again_is_a_run_of_the_model() -> None:
     trace = record_stall()
     late = [event for event in trace.events if event[:2] == ("append", "old")][-1]
@@ -35,6 +36,7 @@ async def _unfenced(_wal: WalStore, _manifest: FenceableManifest, probe_id: int,
     return WalFence(WalId(probe_id - 1), 1, 0)
 
 
+@pytest.mark.slow
 def test_traces_of_code_with_a_defect_are_no_runs_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     no_limit = record_stall(wal_stall_limit="24h")
     monkeypatch.setattr("shale.engine.write.claim.fence_wal", _unfenced)

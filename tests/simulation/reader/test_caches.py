@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 import anyio
+import pytest
 
 from shale.errors import InvalidClockTick, ShaleError
 from shale.sst.budget import MemoryBudget
@@ -85,6 +86,7 @@ def _spoil(path: Path, rng: Random) -> None:
             path.write_bytes(data)
 
 
+@pytest.mark.slow
 @simulated_slowly
 def test_reads_are_right_whatever_caches_lose(seed: int) -> None:
     model, seen = RowModel(), list[int]()

@@ -213,6 +213,7 @@ def test_a_replay_during_wal_gc_shows_no_gaps(seed: int) -> None:
         check_final(sim, expected_state)
 
 
+@pytest.mark.slow
 @pytest.mark.fault("F3.5")
 @simulated_slowly
 def test_a_scan_longer_than_its_checkpoint_completes(seed: int) -> None:

@@ -23,6 +23,7 @@ from tests.simulation.reader.reader_processes import (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.fault("F3.4")
 @simulated_slowly
 @pytest.mark.parametrize("follow_latest", [False, True], ids=["managed", "follow_latest"])

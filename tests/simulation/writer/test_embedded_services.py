@@ -20,6 +20,7 @@ ROLES = "writer+compactor+gc"
 SERVICES = {"compactor": True, "gc": True, "l0_sst_size_bytes": 400, "l0_max_ssts": 8, "l0_max_ssts_per_key": 8}
 
 
+@pytest.mark.slow
 @simulated
 def test_swarm_of_writers_with_services(seed: int) -> None:
     """Under all faults nothing acknowledged is lost, and L0 never stays full."""
@@ -64,6 +65,7 @@ def test_a_writer_alone_keeps_its_directory_small(seed: int) -> None:
         model.check(final_rows(sim, compactor=False, gc=False))
 
 
+@pytest.mark.slow
 @simulated
 def test_a_daemon_takes_over_from_the_compactor_of_a_writer(seed: int) -> None:
     """Neither ends with an error, and the daemon has the epoch at the end."""
@@ -80,6 +82,7 @@ def test_a_daemon_takes_over_from_the_compactor_of_a_writer(seed: int) -> None:
         model.check(final_rows(sim, compactor=False, gc=False))
 
 
+@pytest.mark.slow
 @simulated
 def test_no_write_waits_long_after_a_kill(seed: int) -> None:
     """A program that is killed again and again, also amid compactions, and started at once, compacts each time."""

@@ -111,6 +111,7 @@ async def long_reader(
         assert db.status.open_snapshots == 0, "a sequence number is still held"
 
 
+@pytest.mark.slow
 @pytest.mark.fault("F3.2", "F3.5")
 @row(COLLECTED, ELSEWHERE, AGAIN, within=3, default=3)
 def test_long_scans_and_lookups_of_a_writer_show_one_state(seed: int, reached: CoverageMarks) -> None:
@@ -129,6 +130,7 @@ def test_long_reads_in_a_swarm_of_faults(seed: int, reached: CoverageMarks) -> N
     run_in_a_swarm_of_faults(seed, partial(long_reader, reached=reached, rounds=30))
 
 
+@pytest.mark.slow
 @simulated_slowly
 def test_a_reader_without_protection_is_right_or_says_what_it_misses(seed: int) -> None:
     """Lookups continue in the newest state; an open scan cannot, because nothing pins its state."""

@@ -219,6 +219,7 @@ def test_ulids_and_timestamps_stay_in_order_when_the_successor_clock_lags(seed: 
             assert process.result == outcome, process.error
 
 
+@pytest.mark.slow
 @pytest.mark.fault("F2.13")
 @simulated
 def test_flushes_complete_under_a_storm_of_manifest_conflicts(seed: int) -> None:

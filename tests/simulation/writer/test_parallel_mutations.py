@@ -41,6 +41,7 @@ def test_gaps_are_not_filled(monkeypatch: pytest.MonkeyPatch, ack: str) -> None:
     seed_that_fails(partial(gap_after_crash, ack=ack))
 
 
+@pytest.mark.slow
 @pytest.mark.fault("F2.21")
 @pytest.mark.parametrize("ack", ACKS)
 def test_one_fence_is_enough(monkeypatch: pytest.MonkeyPatch, ack: str) -> None:

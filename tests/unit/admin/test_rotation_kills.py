@@ -36,6 +36,7 @@ async def test_a_second_rotation_waits_for_the_compaction_of_the_first() -> None
     assert await rows(store, block_transformer=KEYS) == {"a": "1", "b": "3"}
 
 
+@pytest.mark.slow
 async def test_a_rotation_that_is_killed_at_any_request_is_completed_by_the_next() -> None:
     counted = Countdown()
     store = await made()

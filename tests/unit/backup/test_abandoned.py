@@ -120,6 +120,7 @@ def with_sites(scenario: Callable[[Site], Awaitable[None]], make: Callable[[], A
 SITES = pytest.mark.parametrize("make", [Site.make, Site.interrupted, Site.interrupted_and_extended])
 
 
+@pytest.mark.slow
 @SITES
 @pytest.mark.parametrize("keep", [0, 1])
 def test_a_prune_between_two_requests_of_a_backup(make: Callable[[], Awaitable[Site]], keep: int) -> None:
@@ -174,6 +175,7 @@ def test_a_resumed_backup_that_a_prune_has_removed_fails_before_it_copies() -> N
     with_sites(scenario, Site.interrupted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("held_s", [5, 100], ids=["shorter than the wait", "longer than the wait"])
 def test_a_backup_ends_within_a_prune_that_removes_it(held_s: int) -> None:
     """The prune begins before one request of the backup, and stops before one of its own until the backup waits."""
@@ -259,6 +261,7 @@ def test_a_prune_keeps_and_reports_a_backup_that_is_completed_while_it_removes_t
     with_sites(scenario, Site.interrupted)
 
 
+@pytest.mark.slow
 @SITES
 def test_two_processes_that_make_one_backup_both_succeed(make: Callable[[], Awaitable[Site]]) -> None:
     async def scenario(first: Site) -> None:

@@ -73,6 +73,7 @@ class Site:
         return await rows(other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", [Site.prune, Site.collect, Site.prune_and_collect], ids=["prune", "gc", "both"])
 def test_work_of_others_during_a_backup(work: Callable[[Site], Awaitable[None]]) -> None:
     async def main() -> None:
@@ -90,6 +91,7 @@ def test_work_of_others_during_a_backup(work: Callable[[Site], Awaitable[None]])
     anyio.run(main)
 
 
+@pytest.mark.slow
 def test_a_backup_during_a_prune_is_refused_or_kept() -> None:
     async def main() -> None:
         first = await Site.make()
@@ -115,6 +117,7 @@ def test_a_backup_during_a_prune_is_refused_or_kept() -> None:
     anyio.run(main)
 
 
+@pytest.mark.slow
 def test_a_gc_during_a_restore_deletes_nothing_of_it() -> None:
     async def main() -> None:
         site = await Site.make()
@@ -147,6 +150,7 @@ def test_a_gc_during_a_restore_deletes_nothing_of_it() -> None:
     anyio.run(main)
 
 
+@pytest.mark.slow
 def test_two_processes_make_one_backup() -> None:
     async def main() -> None:
         first = await Site.make()

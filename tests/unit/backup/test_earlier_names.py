@@ -64,6 +64,7 @@ async def create(main: ObjectStore, backups: ObjectStore) -> None:
         await made.backups(store=backups, path="b").create(concurrency=1)
 
 
+@pytest.mark.slow
 async def test_an_interrupted_backup_of_an_earlier_release_is_continued_beside_a_prune() -> None:
     first, counted = await database(), Countdown()
     await create(KillingStore(copied(first), counted), KillingStore(MemoryStore(url="memory://backups/"), counted))

@@ -56,6 +56,7 @@ async def test_the_parent_of_a_clone_is_released_once_the_state_before_is_not_ke
         assert (await made.verify(deep=True)).findings == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_replaced", [False, True], ids=["empty path", "over a database"])
 async def test_another_backup_is_restored_over_a_half_built_database(is_replaced: bool) -> None:
     source, backups = MemoryStore(url="memory://main/"), MemoryStore(url="memory://backups/")

@@ -25,6 +25,7 @@ async def create(store: MemoryStore, backups: MemoryStore, countdown: Countdown)
         await made.backups(store=KillingStore(backups, countdown), path="b").create(concurrency=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after_effect", [False, True], ids=["before", "after"])
 def test_a_backup_that_is_killed_at_any_request_is_invisible_and_continues(after_effect: bool) -> None:
     async def main() -> None:
@@ -76,6 +77,7 @@ def test_a_resumed_backup_copies_nothing_twice() -> None:
     anyio.run(main)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_place", [False, True], ids=["empty path", "in place"])
 @pytest.mark.parametrize("after_effect", [False, True], ids=["before", "after"])
 def test_a_restore_that_is_killed_at_any_request_is_not_readable_and_continues(

@@ -86,6 +86,7 @@ async def require_sound(backups: LateDeletes, when: int) -> None:
             assert (await place.verify(backup.id)).findings == (), when
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_first_lost", [False, True], ids=["twice", "late only"])
 async def test_a_late_delete_of_a_prune_during_a_backup_removes_no_copy_of_it(is_first_lost: bool) -> None:
     main = MemoryStore(url="memory://main/")

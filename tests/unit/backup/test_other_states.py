@@ -80,6 +80,7 @@ both = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @both
 def test_no_row_of_an_interrupted_restore_is_left(is_encrypted: bool, has_backend: bool) -> None:
     async def main() -> None:

@@ -22,6 +22,7 @@ def test_a_module_for_one_version_of_python_is_refused() -> None:
         check_module(Path(numpy.random.mtrand.__file__))
 
 
+@pytest.mark.slow
 def test_interpreters_are_found_and_asked_for_their_version() -> None:
     found = list(interpreters([f"{sys.executable} -E"]))
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"

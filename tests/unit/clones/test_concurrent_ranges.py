@@ -87,6 +87,7 @@ async def require_finished(store: MemoryStore, keys: KeyRange, other: KeyRange) 
     return has
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("slow", "fast"), PAIRS, ids=str)
 async def test_another_process_creates_the_clone_with_another_range_meanwhile(
     first: MemoryStore, slow: KeyRange, fast: KeyRange
@@ -94,6 +95,7 @@ async def test_another_process_creates_the_clone_with_another_range_meanwhile(
     await require_one_winner(first, slow, fast)
 
 
+@pytest.mark.slow
 async def test_another_process_creates_the_clone_in_a_store_without_conditions() -> None:
     store = TwoPhase(url="memory://main/")
     await write(store, {"b": "1", "n": "2"})
@@ -118,6 +120,7 @@ async def require_one_winner(first: MemoryStore, slow: KeyRange, fast: KeyRange)
     assert winners == {slow, fast}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", ROWS, ids=str)
 async def test_two_processes_with_one_range_succeed(first: MemoryStore, keys: KeyRange) -> None:
     for at in range(1, await requests_of(first, keys) + 1):
@@ -130,6 +133,7 @@ async def test_two_processes_with_one_range_succeed(first: MemoryStore, keys: Ke
         await require_complete(store, keys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", [LEFT, RIGHT], ids=["same range", "other range"])
 async def test_another_process_is_killed_meanwhile(first: MemoryStore, other: KeyRange) -> None:
     """It starts before each request of the slow one and ends after each of its own writes."""
@@ -152,6 +156,7 @@ async def test_another_process_is_killed_meanwhile(first: MemoryStore, other: Ke
     assert winners == {LEFT, other}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after_effect", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(("keys", "other"), PAIRS, ids=str)
 async def test_an_interrupted_clone_is_completed_with_its_range_only(

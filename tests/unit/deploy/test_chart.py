@@ -44,6 +44,7 @@ SECRETS = {
 }
 
 
+@pytest.mark.slow
 def test_the_same_twice() -> None:
     """GitOps tools compare renderings, so that nothing may be random."""
     assert render(*FULL) == render("--include-crds", *FULL)

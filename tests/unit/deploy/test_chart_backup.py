@@ -196,6 +196,7 @@ def files_below(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_the_commands_of_the_pod_make_and_remove_backups(tmp_path: Path) -> None:
     """On directories, with the files and variables of the pod; the database is encrypted, and the pod has no key."""

@@ -19,6 +19,7 @@ def templates(*arguments: str) -> dict[str, Manifest]:
     return pod_templates(render(*arguments))
 
 
+@pytest.mark.slow
 def test_each_step_of_an_upgrade_restarts_one_role() -> None:
     """The sequence of docs/how-to/kubernetes.md: the old version for all, the new one for one role after another."""
     arguments = [*ALL_ROLES, "--set", "image.tag=1.0.0"]

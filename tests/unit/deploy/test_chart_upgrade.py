@@ -84,6 +84,7 @@ def test_an_upgrade_without_steps_replaces_every_pod(upgrades: Upgrades) -> None
     assert sorted(upgrades.step([])) == sorted(ORDER)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "section"), [(RUNBOOK, "Upgrade"), (PAGES[1], "Upgrade in steps")])
 def test_each_step_of_a_page_replaces_the_pods_of_one_role(page: Path, section: str, upgrades: Upgrades) -> None:
     steps = upgrades_of(page, section)
@@ -91,6 +92,7 @@ def test_each_step_of_a_page_replaces_the_pods_of_one_role(page: Path, section: 
     assert upgrades.tags() == {NEW}
 
 
+@pytest.mark.slow
 def test_a_downgrade_replaces_the_writer_first(upgrades: Upgrades) -> None:
     original = upgrades.pods
     for pairs in upgrades_of(RUNBOOK, "Upgrade"):

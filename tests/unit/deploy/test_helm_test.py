@@ -93,6 +93,7 @@ def helm_test(
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ready", "answer", "passes"), [(200, 200, True), (200, 401, True), (503, 200, False), (200, 500, False)]
 )
@@ -132,6 +133,7 @@ def test_the_pod_of_helm_test_has_a_token_that_writes(auth: str, key: str) -> No
 TLS = ("--set", "tls.existingSecret=orders-tls,tls.secretKeys.ca=ca.crt,tls.serverName=localhost")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "passes"),
     [
@@ -151,6 +153,7 @@ def test_helm_test_checks_the_certificate(more: tuple[str, ...], passes: bool, t
     assert ("Hostname mismatch" in ended.stderr) != passes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("required", [True, False])
 def test_helm_test_shows_a_certificate_if_clients_need_one(required: bool, tmp_path: Path) -> None:
     authority = Authority(tmp_path)

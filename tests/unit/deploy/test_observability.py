@@ -159,6 +159,7 @@ def test_every_alert_has_cases() -> None:
     assert set(CASES) == set(ALERTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rules", RULES, ids=lambda file: file.stem)
 @pytest.mark.parametrize("step", ["1m", "1h"])
 def test_alerts_fire_when_they_should_and_only_then(rules: Path, step: str, tmp_path: Path) -> None:

@@ -294,6 +294,7 @@ def test_a_close_gives_up_flushing_where_uploads_fail_and_leaves_the_rows_in_the
     run(scenario)
 
 
+@pytest.mark.slow
 def test_a_flush_whose_answer_was_lost_is_settled_before_anything_else_is_committed() -> None:
     async def scenario(store: MemoryStore) -> None:
         faulty = FaultyStore(store, random.Random(1))
@@ -326,6 +327,7 @@ def test_a_close_fails_where_the_manifest_cannot_be_written() -> None:
     run(scenario)
 
 
+@pytest.mark.slow
 def test_every_close_waits_for_the_first_and_one_that_was_cut_short_is_not_forgotten() -> None:
     async def scenario(store: MemoryStore) -> None:
         slow = FaultyStore(store, random.Random(1), FaultPlan(delay_max_s=0.05))

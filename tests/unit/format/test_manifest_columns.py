@@ -38,6 +38,7 @@ def large() -> bytes:
     return encode_manifest(Manifest(tree=Tree(compacted=(run,))))
 
 
+@pytest.mark.slow
 def test_an_offset_beyond_the_buffer_at_any_place_is_corruption() -> None:
     """Also that of a visible range, which the generated code would read as a number of more than 32 bits."""
     ssts = [

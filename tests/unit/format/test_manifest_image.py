@@ -45,6 +45,7 @@ def test_views_with_a_range(manifest: Manifest) -> None:
     assert ManifestEncoder(0).encode(manifest) == ManifestEncoder(NEVER).encode(manifest)
 
 
+@pytest.mark.slow
 @given(st.lists(manifests().map(whole), min_size=2, max_size=4))
 def test_one_encoder_for_many_versions(versions: list[Manifest]) -> None:
     encoder = ManifestEncoder(0)

@@ -116,6 +116,7 @@ def seen(
     return asyncio.run(drain(source))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(100))
 @given(
     tables=SOURCES,

@@ -133,6 +133,7 @@ def test_elements_of_msgpack_are_counted(body: dict[str, Any]) -> None:
     assert few.status == (TOO_MANY if body else COMPLETE)
 
 
+@pytest.mark.slow
 @given(body=BODIES)
 def test_elements_of_json_are_never_more_than_counted(body: dict[str, Any]) -> None:
     found = outline(json.dumps(body).encode(), packed=False, elements_max=1 << 20)

@@ -53,6 +53,7 @@ def built(rows: list[Entry], options: SstOptions, until_bytes: int) -> FILES:
     return files
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(100))
 @given(SOURCES, RULES, st.integers(1, 4), st.sampled_from([0, 400, 10**9]))
 def test_merged_blocks_are_those_of_merged_rows(

@@ -121,6 +121,7 @@ def test_an_upload_that_failed_leaves_no_copy(tmp_path: Path) -> None:
     anyio.run(run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preload", ["l0", "all"])
 def test_a_preload_brings_everything_before_the_open_returns(preload: str, tmp_path: Path) -> None:
     world = World(tmp_path)

@@ -141,6 +141,7 @@ async def test_without_boundaries_updates_are_not_required() -> None:
     await require_safe_store(Deaf(Update), ENV, needs_update=False)
 
 
+@pytest.mark.slow
 async def test_an_outage_is_not_a_lie() -> None:
     faulty = FaultyStore(MemoryStore(), random.Random(1))
     faulty.add(Rule(fault=Fault.BEFORE, times=10_000))

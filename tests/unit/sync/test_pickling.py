@@ -64,6 +64,7 @@ def test_closures_of_spark_take_a_reader_along(url: str) -> None:
         assert pickle.loads(task)(b"07") == (b"07", b"old")
 
 
+@pytest.mark.slow
 def test_what_belongs_to_its_process_says_so(url: str) -> None:
     with sync.DbReader.open(url, follow_latest=True) as reader, sync.Db.open(url) as db:
         for thing in (db, db.snapshot(), db.snapshot(durable=True), db.transaction(), reader.scan()):

@@ -118,6 +118,7 @@ with multiprocessing.get_context("fork").Pool(2) as pool:
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_code_of_the_user_s_that_exits_ends_its_call_only(tmp_path: Path) -> None:
     ended = run(
         """

@@ -183,6 +183,7 @@ def _calls() -> Iterator[tuple[str, str, str]]:
                 yield f"{path.relative_to(REPOSITORY)}:{node.lineno}", node.func.attr, node.args[0].attr
 
 
+@pytest.mark.slow
 def test_every_call_uses_the_level_of_the_catalogue() -> None:
     """``gc.delete`` also has a line per object, at DEBUG; the catalogue says so."""
     wrong = [

@@ -71,6 +71,7 @@ def test_all_columns_there_and_back(golden: Golden, url: str, tmp_path: Path, su
             assert pa.ipc.open_stream(back.read_bytes()).read_all().to_pylist() == USERS
 
 
+@pytest.mark.slow
 def test_values_are_what_their_format_says(url: str, tmp_path: Path) -> None:
     file = tmp_path / "users.ndjson"
     write_users(file)
@@ -113,6 +114,7 @@ def test_csv_with_any_bytes_and_lifetimes(golden: Golden, url: str, tmp_path: Pa
     assert json.loads(golden.run("kv", "scan", "--count", "-u", other))["rows"] == 2
 
 
+@pytest.mark.slow
 def test_pipes(url: str, tmp_path: Path) -> None:
     """Every format but Parquet can be written to stdout and read from stdin."""
     file = tmp_path / "users.ndjson"
@@ -135,6 +137,7 @@ def test_what_json_lacks_is_text(golden: Golden, url: str, tmp_path: Path) -> No
     assert json.loads(value_of(golden, url, "a")) == {"price": "1.50", "blob": "/w==", "at": "2026-01-02T00:00:00"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content", "options", "reason"),
     [
@@ -290,6 +293,7 @@ def test_a_field_with_the_name_of_the_key_is_not_lost(golden: Golden, url: str, 
     assert json.loads(written.stdout) == {"id": "a", "key": "x"}
 
 
+@pytest.mark.slow
 def test_values_of_another_format_are_told(golden: Golden, url: str, tmp_path: Path) -> None:
     golden.run("kv", "put", "a", "no object", "-u", url)
     for value_format in ("json", "msgpack", "arrow-row"):

@@ -91,6 +91,7 @@ def refused(*arguments: str, **environment: str) -> str:
     return lines[0]
 
 
+@pytest.mark.slow
 def test_a_writer_without_http_is_not_fenced(url: str, tmp_path: Path) -> None:
     rows = tmp_path / "rows.ndjson"
     rows.write_text('{"key": "a", "value": "1"}\n')
@@ -130,6 +131,7 @@ def test_a_dead_address_is_told(url: str) -> None:
     assert shale("kv", "put", "a", "1", "--take-over", "-u", url).returncode == 0
 
 
+@pytest.mark.slow
 def test_an_address_that_belongs_to_another_database_gets_no_rows(url: str, tmp_path: Path) -> None:
     with writer_of(f"file://{tmp_path}/other", tmp_path) as writer:
         address, admin = address_of(writer), address_of(writer, "admin_port")
@@ -140,6 +142,7 @@ def test_an_address_that_belongs_to_another_database_gets_no_rows(url: str, tmp_
         assert json.loads(shale("kv", "scan", "--count", "-u", f"file://{tmp_path}/other").stdout)["rows"] == 0
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_database_in_use_is_not_written_to_the_original(url: str, tmp_path: Path) -> None:
     with writer_of(url, tmp_path):
         assert shale("kv", "put", "a", "1", "-u", url).returncode == 0
@@ -150,6 +153,7 @@ def test_a_copy_of_a_database_in_use_is_not_written_to_the_original(url: str, tm
     assert shale("kv", "get", "a", "--raw", "-u", url).stdout == b"1"
 
 
+@pytest.mark.slow
 def test_an_endpoint_can_be_named(url: str, tmp_path: Path) -> None:
     secret = tmp_path / "token"
     secret.write_text("hunter2\n")
@@ -204,6 +208,7 @@ def count_of(url: str) -> int:
     return found
 
 
+@pytest.mark.slow
 def test_a_killed_import_goes_on(file: Path, tmp_path: Path) -> None:
     url = f"file://{tmp_path}/db"
     noted = kill_midway(file, url)
@@ -220,6 +225,7 @@ def test_a_killed_import_goes_on(file: Path, tmp_path: Path) -> None:
     assert not journal_of(file).exists()
 
 
+@pytest.mark.slow
 def test_it_goes_on_through_a_running_writer(file: Path, tmp_path: Path) -> None:
     url = f"file://{tmp_path}/db"
     with writer_of(url, tmp_path) as writer:

@@ -30,6 +30,7 @@ def environment(scheme: str, endpoint: str) -> dict[str, str]:
             return {"GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps({"gcs_base_url": endpoint, "disable_oauth": True, **keys})}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS, ids="-".join)
 @pytest.mark.parametrize(
     ("place", "code", "text"),
@@ -50,6 +51,7 @@ def test_buckets(
     assert f"{scheme}://some-bucket" in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS, ids="-".join)
 def test_a_server_that_accepts_and_never_answers(places: dict[str, str], command: tuple[str, ...]) -> None:
     """The command has its own limit here; its unanswered request does not keep its process alive."""

@@ -78,6 +78,7 @@ def test_an_error_about_a_broken_file_does_not_hold_its_content(
             assert what in HARMLESS, role
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", IN_PROCESSES)
 def test_processes_do_not_show_the_content_of_a_broken_file(tmp_path: Path, what: str) -> None:
     file, variables, config = broken_file(tmp_path, what)
@@ -170,6 +171,7 @@ STORES: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "module"),
     [*((kind, "shale_writer") for kind in STORES), ("userinfo", "shale_reader"), ("userinfo", "shale_gc")],

@@ -34,6 +34,7 @@ TRANSACTIONAL = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "more"),
     [
@@ -86,6 +87,7 @@ def answer(url: str, token: str | None, method: str = "GET") -> str:
             return f"{error.headers}{error.read().decode()}"
 
 
+@pytest.mark.slow
 def test_running_daemons_show_none(tmp_path: Path, stack: dict[str, tuple[str, int]]) -> None:
     for name, (admin, pid) in stack.items():
         assert_clean(Path(f"/proc/{pid}/cmdline").read_text(), f"command line of {name}")

@@ -125,6 +125,7 @@ def everything(tmp_path: Path, client: Client) -> Iterator[tuple[str, str]]:
             yield member.name, member.name + file.read().decode()
 
 
+@pytest.mark.slow
 def test_tokens_of_requests_are_nowhere(tmp_path: Path, served: Client) -> None:
     for calls, port in ((DATA_CALLS, served.port), (ADMIN_CALLS, served.admin_port)):
         for method, path in calls:

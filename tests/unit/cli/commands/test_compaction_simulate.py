@@ -118,6 +118,7 @@ def test_policies_take_the_lifetime_of_the_load():
     ]
 
 
+@pytest.mark.slow
 def test_drawings(capsys, tmp_path: Path):
     png, page, again = tmp_path / "a.png", tmp_path / "a.html", tmp_path / "b.html"
     for file in (png, page, again):

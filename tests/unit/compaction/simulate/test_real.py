@@ -70,6 +70,7 @@ async def compact_to_rest(compactor: Compactor) -> int:
     return jobs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "policy",
     [

@@ -33,6 +33,7 @@ def test_nothing_while_the_known_manifest_is_that_of_another_writer() -> None:
     assert owned(is_own) == []
 
 
+@pytest.mark.slow
 def test_a_replaced_writer_owns_no_file_of_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     contexts: list[EmbeddedContext] = []
 

@@ -80,6 +80,7 @@ def test_small_values_are_read_in_two_rounds() -> None:
     anyio.run(main)
 
 
+@pytest.mark.slow
 def test_many_compressed_rows_are_read_in_two_rounds() -> None:
     """Their blocks are not taken to be larger than they are."""
     keys = [b"%05d" % number for number in range(2_000)]

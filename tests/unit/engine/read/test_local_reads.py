@@ -80,6 +80,7 @@ def open_ssts(directory: Path) -> set[str]:
     return {link.name for link in links if link.is_relative_to(directory) and ".sst" in link.name}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reads", ["at once", "waiting"])
 @pytest.mark.parametrize("kernels", [True, False], ids=["kernels", "plain"])
 @pytest.mark.parametrize("cache_bytes", [0, 20_000, 1 << 20])
@@ -309,6 +310,7 @@ async def fill_large(url: str) -> None:
             await db.flush("memtable")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "waiting"])
 @pytest.mark.parametrize("cache_bytes", [0, 2_000, 20_000, 40_000])
 async def test_a_cache_without_room_for_the_metadata_of_one_key_costs_few_reads(
@@ -356,6 +358,7 @@ async def test_a_damaged_block_is_named_among_many_keys(tmp_path: Path) -> None:
             await reader.get_many(SST_KEYS[:4000])
 
 
+@pytest.mark.slow
 async def test_a_cache_that_keeps_nothing_is_not_filled(tmp_path: Path, reads: list[int]) -> None:
     """A read for it would be lost."""
     await fill_large(f"file://{tmp_path}/db")

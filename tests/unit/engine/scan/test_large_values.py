@@ -46,6 +46,7 @@ async def reader(path: Path, shares: TaskShares) -> AsyncIterator[shale.DbReader
         yield opened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"reverse": True}, {"limit": 3}, {"start": b"b", "stop": b"small050"}])
 @pytest.mark.parametrize("capacity_mib", [1, 1000])
 async def test_a_scan_takes_memory_for_a_block_of_each_source_and_gives_it_back(
@@ -93,6 +94,7 @@ async def test_scans_of_large_values_follow_one_another_and_none_of_small_rows_w
     assert budget.used_bytes == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_kept", [True, False])
 async def test_a_scan_that_pauses_keeps_its_memory_until_its_task_gives_it_back(
     tmp_path: Path, rows: dict[bytes, bytes], is_kept: bool
@@ -137,6 +139,7 @@ async def mixed_rows(tmp_path: Path, request: pytest.FixtureRequest) -> dict[byt
     return newest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"reverse": True}, {"limit": 5}, {"reverse": True, "limit": 5}])
 async def test_a_large_value_beside_small_rows_takes_memory(
     tmp_path: Path, mixed_rows: dict[bytes, bytes], options: dict[str, Any]

@@ -71,6 +71,7 @@ async def scan_to_items(url: str) -> list[tuple[bytes, bytes]]:
     return items
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refused", [0.0, 0.2, 0.5, 1.0])
 async def test_a_scan_is_complete_however_many_reads_would_wait(
     url: str, monkeypatch: pytest.MonkeyPatch, refused: float
@@ -106,6 +107,7 @@ async def test_batches_keep_their_rows_while_the_scan_reads_on(url: str) -> None
     assert keys == [key for key, _ in EXPECTED]
 
 
+@pytest.mark.slow
 async def test_a_scan_reads_on_after_its_ssts_were_deleted(url: str, tmp_path: Path) -> None:
     """Their bytes never change, so an open file answers as the block cache does."""
     async with shale.DbReader.open(url) as reader:
@@ -120,6 +122,7 @@ async def test_a_scan_reads_on_after_its_ssts_were_deleted(url: str, tmp_path: P
     assert count == ROWS
 
 
+@pytest.mark.slow
 async def test_a_damaged_block_is_named(url: str, tmp_path: Path) -> None:
     path = max((tmp_path / "db" / "compacted").glob("*.sst"))
     data = bytearray(path.read_bytes())

@@ -114,6 +114,7 @@ def expected_of(rows: Model, *, reverse: bool, **bounds: Any) -> list[tuple[byte
     return found[:limit]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("cache_bytes", [20_000, 16 << 20])
 @pytest.mark.parametrize(
@@ -149,6 +150,7 @@ async def test_the_rows_are_those_of_a_model(
                 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cache_bytes", [0, 100_000, 400_000])
 async def test_a_small_cache_changes_no_rows(tmp_path: Path, cache_bytes: int) -> None:
     rows = await fill(f"file://{tmp_path}/db")
@@ -158,6 +160,7 @@ async def test_a_small_cache_changes_no_rows(tmp_path: Path, cache_bytes: int) -
             assert await taken(reader.scan(limit=1000), way) == sorted(rows.items())[:1000]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reverse", [False, True])
 async def test_seeks_read_on_at_the_key(tmp_path: Path, reverse: bool) -> None:
     rows = await fill(f"file://{tmp_path}/db")
@@ -188,6 +191,7 @@ async def test_a_transaction_sees_its_own_rows_and_a_snapshot_does_not_see_later
         await transaction.rollback()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["rows", "items", "7", "1000"])
 @pytest.mark.parametrize("disk_cache", [False, True])
 async def test_what_the_page_cache_holds_is_read_without_waiting(
@@ -236,6 +240,7 @@ async def test_a_limited_scan_fills_the_cache_and_a_full_scan_does_not(tmp_path:
         assert warm["index", "miss"] == L0_COUNT
 
 
+@pytest.mark.slow
 async def test_a_scan_in_small_batches_does_not_sweep_a_small_cache(tmp_path: Path) -> None:
     require_nowait(tmp_path)
     await fill(f"file://{tmp_path}/db")
@@ -249,6 +254,7 @@ async def test_a_scan_in_small_batches_does_not_sweep_a_small_cache(tmp_path: Pa
         assert accesses(metrics)["data_block", "miss"] == before["data_block", "miss"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [None, 1000])
 @pytest.mark.parametrize("way", ["rows", "items", "1000"])
 async def test_a_damaged_block_is_named(tmp_path: Path, limit: int | None, way: str) -> None:

@@ -79,6 +79,7 @@ def test_rows_have_the_fields_of_entries(entries: list[Entry]) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_objects_are_referenced_by_their_list_only() -> None:
     rows = rows_from_entries([Entry(b"key-%d" % number, bytes(90), 1, 0, 0, 0) for number in range(3000)])
     count, items = 0, rows_to_items(rows)

@@ -219,10 +219,12 @@ def anomalies(isolation: str, seeds: int = 60) -> int:
     return anyio.run(count)
 
 
+@pytest.mark.slow
 def test_snapshot_isolation_allows_write_skew_and_the_check_finds_it() -> None:
     assert anomalies("snapshot") > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "nothing"),
     [

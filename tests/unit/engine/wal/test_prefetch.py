@@ -180,6 +180,7 @@ async def unflushed(store: MemoryStore, rows: int) -> None:
     await db.close(flush="wal")
 
 
+@pytest.mark.slow
 def test_replay_reads_only_what_was_not_prefetched() -> None:
     async def scenario() -> None:
         store = CountedReads()

@@ -125,6 +125,7 @@ async def begun_scan(*, reverse: bool) -> tuple[shale.Db, Scan]:
     return db, scan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_scan_that_reads_on_after_a_failure_gets_its_error(*, reverse: bool) -> None:
     """The task group of its prefetches has ended."""

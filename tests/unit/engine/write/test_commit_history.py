@@ -154,6 +154,7 @@ def test_nothing_is_kept_without_a_window() -> None:
     anyio.run(run)
 
 
+@pytest.mark.slow
 def test_memtables_are_dropped_with_the_last_window_that_needs_them() -> None:
     tables = [table_of((b"a", 1)), table_of((b"b", 2)), Memtable()]
     logs = [weakref.ref(table.log.seqs) for table in tables]

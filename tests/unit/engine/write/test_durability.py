@@ -236,6 +236,7 @@ def test_a_row_is_acknowledged_with_its_own_file_and_with_no_other() -> None:
     anyio.run(scenario)
 
 
+@pytest.mark.slow
 def test_files_below_the_frontier_are_forgotten() -> None:
     dropped: list[int] = []
 

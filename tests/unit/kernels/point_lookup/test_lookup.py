@@ -261,6 +261,7 @@ def find(image: bytes, version: int, key: bytes, max_seq: int, side: Side = Side
     return status, Entry(key, image[at : at + size], seq, flags, create_ts, expire_ts)
 
 
+@pytest.mark.slow
 @given(ROWS, PROBES, SEQS, st.sampled_from([1, 2]))
 def test_a_block_of_either_version(rows: list[Entry], probe: bytes, max_seq: int, version: int) -> None:
     image = encode_block_plain(rows) if version == 2 else encode_block_v1(rows)
@@ -292,6 +293,7 @@ def test_noise_is_searched_within_its_bounds(image: bytes, key: bytes, version: 
     assert status in (layout.CORRUPT, 0, 1, 2)
 
 
+@pytest.mark.slow
 def test_a_block_that_is_said_to_be_longer_than_it_is_ends_the_process() -> None:
     """What the tests of hostile blocks rely on."""
     program = (

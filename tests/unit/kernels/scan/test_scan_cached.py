@@ -247,6 +247,7 @@ def test_the_search_for_cycles_is_on_or_off_as_before(is_on: bool) -> None:
         gc.enable()
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(100))
 @given(ROWS.map(lambda rows: rows[:40]), st.data(), st.booleans())
 def test_hostile_blocks_are_read_within_their_bounds(rows: list[Entry], data: st.DataObject, is_reversed: bool) -> None:

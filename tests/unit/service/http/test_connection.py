@@ -106,6 +106,7 @@ def test_a_client_that_says_nothing_or_never_ends_its_headers_is_cut_off(monkeyp
     on_a_connection(dribbling)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"\r\n", b"\r\n\r\n\r\n"])
 def test_empty_lines_do_not_keep_a_connection_open(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     monkeypatch.setattr(http_protocol, "HEAD_S", 0.2)

@@ -43,6 +43,7 @@ def keys(reader: ChangesReader, start: dict[str, int], end: dict[str, int]) -> l
     return [key for part in parts for batch in reader.read(part) for key in batch.column("key").to_pylist()]
 
 
+@pytest.mark.slow
 def test_latest_is_where_the_first_run_began(url: str, readers: list[ChangesReader]) -> None:
     """Spark requests the start when it plans the first batch, when it runs it, and when it runs it again."""
     first, second = readers

@@ -79,6 +79,7 @@ def test_what_the_builder_makes_is_sound(
     assert verdict.read_bytes == len(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
 def test_every_flipped_byte_is_found(compression: Compression) -> None:
     """With the manifest beside it there is no byte that could change unseen: not even in the trailer, which has no

@@ -87,6 +87,7 @@ def terminal(argv: list[str], folder: Path) -> Iterator[Terminal]:
         os.close(ours)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "loaded",
     [
@@ -107,6 +108,7 @@ def test_zsh_completes(place: Path, loaded: str) -> None:
             typed.type("\x15")  # Ctrl-U: an empty line again
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("line", "word"), [(line, word) for line, _, word in LINES])
 def test_fish_completes(place: Path, line: str, word: str) -> None:
     program = "source $FOLDER/shale.fish; complete --do-complete $argv[1]"

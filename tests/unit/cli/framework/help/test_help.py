@@ -28,6 +28,7 @@ def run(*arguments: str, **environment: str) -> str:
     ).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", VERBS)
 def test_the_help_of_a_daemon_names_its_commands(role: str) -> None:
     text = " ".join(run(role, "--help").split())

@@ -69,6 +69,7 @@ def test_who_is_stopped_says_what_was_done(output: Output, capsys: pytest.Captur
     assert capsys.readouterr().err == "", "an error says itself what is wrong"
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_130_and_says_what_was_done(tmp_path: Path) -> None:
     """An import from a pipe that does not end reports its progress on Ctrl-C."""
     command = [sys.executable, "-m", "shale_cli", "kv", "import", "-", "-u", f"file://{tmp_path}/db"]
