@@ -93,7 +93,7 @@ class RespAdapter(AsyncAdapter):
             assert self._ask("SET", op.key, op.value, *life) == "QUEUED"
 
     def _written(self) -> tuple[int, int]:
-        handle = self._say.session.last_write
+        handle = self._say.session.writes.last_write
         assert handle is not None
         return handle.seq, handle.create_ts
 

@@ -78,7 +78,7 @@ async def _run(commands: list[list[bytes]]) -> None:
             if answer:
                 raise Difference(f"an answer that is no reply: {args[0][:20]!r} {answer[:100]!r}")
     finally:
-        session.reset_transaction()
+        session.queued.reset()
 
 
 def _encoded(args: list[bytes]) -> bytes:
