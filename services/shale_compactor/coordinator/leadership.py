@@ -3,7 +3,7 @@
 Source: docs/reference/protocol.md 6.4, 14.1.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from shale.errors import FencedError, ObjectVersionExists, ProtocolPanic
@@ -39,35 +39,33 @@ async def acquire_leadership(
         FencedError: another coordinator started at the same time and claimed a higher epoch, or the writer of this
             process was replaced.
     """
-    replaced: EmbeddedCompactor | None = None
+    signed: EmbeddedCompactor | None = None
 
     def sign(value: Manifest, epoch: Epoch, _version: int) -> Manifest:
-        nonlocal replaced
+        nonlocal signed
         if writer_epoch is None:
             return value
         if value.writer_epoch != writer_epoch:
             raise FencedError(f"writer epoch {writer_epoch}, of this process, was superseded by {value.writer_epoch}")
-        inherited = embedded_compactor(value)
-        if inherited is None or inherited.worker_id != worker_id:  # else this is a repetition of the own claim
-            replaced = inherited
-        return with_embedded_compactor(value, EmbeddedCompactor(epoch, worker_id))
+        signed = (embedded_compactor(value) or EmbeddedCompactor(epoch, "")).replaced_by(epoch, worker_id)
+        return with_embedded_compactor(value, signed)
 
     manifest = await Fenceable.claim(await manifests.load(), COMPACTOR, edit=sign)
     stored = await compactions.load_or_create()
     claimed = await Fenceable.claim_epoch(stored, COORDINATOR, manifest.epoch)
     view = CoordinatorState(manifest, claimed, claimed.value, on_merge)
-    step = await _write_startup_plan(view, replaced.worker_id if replaced is not None else "")
+    step = await _write_startup_plan(view, () if signed is None else signed.replaced_workers)
     epochs = (view.manifest.value.compactor_epoch, view.compactions.value.compactor_epoch)
     if epochs != (manifest.epoch, manifest.epoch):
         raise ProtocolPanic("the epochs of manifest and compactions differ", ours=manifest.epoch, stored=epochs)
     return view, step
 
 
-async def _write_startup_plan(view: CoordinatorState, gone_worker_id: str) -> PlanningStep:
+async def _write_startup_plan(view: CoordinatorState, gone_workers: Collection[str]) -> PlanningStep:
     """Write the startup plan, replanned after each conflict (docs/reference/protocol.md 6.4, step 5)."""
     conflicts = 0
     while True:
-        step = plan_startup(view.manifest.value, view.compactions.value, gone_worker_id)
+        step = plan_startup(view.manifest.value, view.compactions.value, gone_workers)
         view.local = step.compactions
         try:
             await store_once(view)

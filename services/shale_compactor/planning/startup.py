@@ -5,6 +5,7 @@ coordinator may have had other rules.  SlateDB sets them back to Submitted and l
 Here both steps are one write, so no crash can come between and no progress is lost.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from shale.compaction.entries import finished, with_entries, with_entry, with_status
@@ -17,21 +18,21 @@ from shale_compactor.planning.step import PlanningStep, Rejected
 _S = CompactionStatus
 
 
-def plan_startup(manifest: Manifest, compactions: Compactions, gone_worker_id: str = "") -> PlanningStep:
+def plan_startup(manifest: Manifest, compactions: Compactions, gone_workers: Collection[str] = ()) -> PlanningStep:
     """Complete committed entries, fail overtaken ones, and validate those that no worker has claimed.
 
     The manifest is not changed.
 
     Args:
-        gone_worker_id: a worker that ended with the process of a writer that was replaced.  Its jobs are reclaimed at
-            once; as after any reclaim, it can store nothing more for them if it is still alive.
+        gone_workers: workers that ended with the processes of writers that were replaced.  Their jobs are reclaimed at
+            once; as after any reclaim, they can store nothing more for them if they are still alive.
     """
     step = PlanningStep(manifest=manifest, compactions=compactions)
     for waiting in with_status(compactions, _S.COMPACTED):
         entry = step.compactions.get(waiting.id)
         if entry is not None and entry.status is _S.COMPACTED and is_committed(manifest, entry):
             step = complete(step, entry, manifest)
-    return _revalidate(_reclaimed(_without_overtaken(step), gone_worker_id))
+    return _revalidate(_reclaimed(_without_overtaken(step), gone_workers))
 
 
 def is_overtaken(manifest: Manifest, entry: Compaction) -> bool:
@@ -56,9 +57,9 @@ def _without_overtaken(step: PlanningStep) -> PlanningStep:
     )
 
 
-def _reclaimed(step: PlanningStep, worker_id: str) -> PlanningStep:
-    running = with_status(step.compactions, _S.RUNNING) if worker_id else []
-    lost = [entry for entry in running if entry.worker is not None and entry.worker.worker_id == worker_id]
+def _reclaimed(step: PlanningStep, worker_ids: Collection[str]) -> PlanningStep:
+    running = with_status(step.compactions, _S.RUNNING)
+    lost = [entry for entry in running if entry.worker is not None and entry.worker.worker_id in worker_ids]
     free = [replace(entry, status=_S.SCHEDULED, worker=None) for entry in lost]
     return replace(step, compactions=with_entries(step.compactions, free), reclaimed=(*step.reclaimed, *lost))
 

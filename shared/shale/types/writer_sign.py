@@ -10,6 +10,7 @@ Source: docs/reference/protocol.md 9.1.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple, Self
@@ -39,14 +40,27 @@ class WriterPresence(StrEnum):
     UNKNOWN = "unknown"
 
 
+REPLACED_WORKERS_MAX = 4
+"""So many compactors would have to die between their claim and their first plan for a job to wait for its timeout."""
+
+
 class EmbeddedCompactor(NamedTuple):
     """The compactor in the process of a writer.
 
     ``epoch``: the epoch that it has claimed.  ``worker_id``: of its worker; empty if a release before has signed it.
+    ``replaced_workers``: of the compactors that it has replaced, the last one first.  Their jobs are free once its
+    first plan is stored; it may die before.
     """
 
     epoch: int
     worker_id: str
+    replaced_workers: tuple[str, ...] = ()
+
+    def replaced_by(self, epoch: int, worker_id: str) -> "EmbeddedCompactor":
+        """Return the compactor that claims after this one; with this one's worker id, it is this one once more."""
+        gone = (self.worker_id, *self.replaced_workers)
+        kept = tuple(name for name in dict.fromkeys(gone) if name not in {"", worker_id})
+        return EmbeddedCompactor(epoch, worker_id, kept[:REPLACED_WORKERS_MAX])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +90,9 @@ class WriterIdentity:
             "endpoint": self.endpoint or "",
             "compactor": "" if self.compactor is None else str(self.compactor.epoch),
             "worker": "" if self.compactor is None else self.compactor.worker_id,
+            "replaced": "" if self.compactor is None else ",".join(self.compactor.replaced_workers),
         }
-        return f"writer:{epoch}?{urlencode({name: text for name, text in fields.items() if text})}"
+        return f"writer:{epoch}?{urlencode({name: text for name, text in fields.items() if text}, safe=',')}"
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Self:
@@ -89,8 +104,13 @@ class WriterIdentity:
             host=fields.get("host", ""),
             since_s=checkpoint.create_s if since is None else since,
             endpoint=fields.get("endpoint"),
-            compactor=None if epoch is None else EmbeddedCompactor(epoch, fields.get("worker", "")),
+            compactor=None if epoch is None else _compactor_of(epoch, fields),
         )
+
+
+def _compactor_of(epoch: int, fields: Mapping[str, str]) -> EmbeddedCompactor:
+    replaced = tuple(name for name in fields.get("replaced", "").split(",") if name)
+    return EmbeddedCompactor(epoch, fields.get("worker", ""), replaced[:REPLACED_WORKERS_MAX])
 
 
 def _number(text: str) -> int | None:

@@ -51,7 +51,7 @@ def test_jobs_of_a_worker_that_ended_with_its_writer_are_free_at_once():
         entry(5001, spec(runs=(2,), to=2), S.RUNNING, worker=WORKER, ctx=CTX),
         entry(5002, spec(runs=(1,), to=1), S.RUNNING, worker=other),
     )
-    step = plan_startup(manifest(tree((), (2, 1))), value, "w")
+    step = plan_startup(manifest(tree((), (2, 1))), value, ("gone", "w"))
     freed, kept = step.compactions.entries
     assert (freed.status, freed.worker, freed.ctx) == (S.SCHEDULED, None, CTX)
     assert kept == value.entries[1]
