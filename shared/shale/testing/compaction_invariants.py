@@ -64,7 +64,8 @@ def check_inputs_are_pinned(
 
     The checkpoint is listed and was live when the compactor sent its write, whose delay is unbounded.  A compactor and
     a collector in the process of a writer need none for outputs that the writer has not served: it replaces its own
-    one after a commit, and there may be two commits before.
+    one after a commit, and there may be two commits before.  They need none at all if that of the writer has expired,
+    because it was frozen: readers without a checkpoint have the time for which the collector keeps what is not needed.
     """
     roles = mutation.role.split("+")
     if "compactor" not in roles:
@@ -73,11 +74,15 @@ def check_inputs_are_pinned(
     if not gone:
         return
     sent_ms = START_MS + int(mutation.sent_s * 1000)
+    live = [checkpoint for checkpoint in new.checkpoints if not checkpoint.is_expired(sent_ms)]
+    collects = {"writer", "gc"} <= set(roles)
+    if collects and not any(checkpoint.writer_epoch == base.writer_epoch for checkpoint in live):
+        return
     pinned: set[Ulid] = set()
-    for checkpoint in new.checkpoints:
-        if not checkpoint.is_expired(sent_ms) and checkpoint.manifest_id in versions:
+    for checkpoint in live:
+        if checkpoint.manifest_id in versions:
             pinned.update(versions[checkpoint.manifest_id].ssts())
-            if checkpoint.writer_epoch == base.writer_epoch and {"writer", "gc"} <= set(roles):
+            if checkpoint.writer_epoch == base.writer_epoch and collects:
                 pinned.update(_outputs(base) - versions[checkpoint.manifest_id].ssts().keys())
     assert gone <= pinned, f"{mutation}: removed SSTs that no checkpoint keeps: {sorted(map(str, gone - pinned))}"
 

@@ -24,6 +24,16 @@ SERVICES = {"compactor": True, "gc": True, "l0_sst_size_bytes": 400, "l0_max_sst
 @simulated
 def test_swarm_of_writers_with_services(seed: int) -> None:
     """Under all faults nothing acknowledged is lost, and L0 never stays full."""
+    _run_swarm(seed)
+
+
+@pytest.mark.parametrize("seed", [73, 99])
+def test_a_writer_that_was_frozen_longer_than_its_checkpoint_lives(seed: int) -> None:
+    """Its compactor commits, or its collector removes the checkpoint first."""
+    _run_swarm(seed)
+
+
+def _run_swarm(seed: int) -> None:
     with Simulation(seed, swarm=True) as sim:
         rules = DatabaseInvariants("db")
         sim.watch(rules)
