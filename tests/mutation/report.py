@@ -16,8 +16,11 @@ _KILLED = ("killed", "timeout")
 
 def judge(folder: Path, packages: Sequence[str], *, score_min: float) -> int:
     """Print the report; return 0 if each score is high enough and every survivor is explained."""
-    lines = (folder / "results.jsonl").read_text().splitlines()
-    results = {record["key"]: record for record in map(json.loads, lines)}
+    record = folder / "results.jsonl"
+    if not record.exists():
+        print(f"{record}: no results: run `make mutation-run` first")
+        return 1
+    results = {record["key"]: record for record in map(json.loads, record.read_text().splitlines())}
     explained: dict[str, str] = tomllib.loads(EXPLAINED.read_text())["mutants"] if EXPLAINED.exists() else {}
     is_good = True
     for package, outcomes in _by_package(results.values(), packages).items():

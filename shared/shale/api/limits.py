@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import Any, TypeVar, cast
 
 import anyio
+from starlette.requests import ClientDisconnect
 
 from shale.api.messages import Request, Response
 from shale.api.sent_values import SentValues
@@ -17,6 +18,7 @@ from shale.env import Env
 from shale.errors import ShaleError
 from shale.kernels.outline import outline
 from shale.service.http.bodies import Body, BodyBudget, BodyPace
+from shale.service.http.connection import is_closed
 from shale.service.http.documents import LARGE_BYTES, SMALL_BYTES, Fields, decode, expansion_bytes, require_outline
 from shale.service.http.lazy_timeout import run_with_lazy_timeout
 from shale.service.http.problems import Problem, busy
@@ -137,16 +139,20 @@ class Limits:
                 await self.memory.large_values.take(len(response.body))
         return response
 
-    async def scan_share(self) -> ByteShare:
+    async def scan_share(self, call: Request) -> ByteShare:
         """Take the memory of one scan; the caller releases it.
 
         Raises:
             Problem: there was none in time (503).
+            ClientDisconnect: the client has not waited for it.
         """
         share = self.memory.scans.share()
         self.memory.large_values.release()  # of what was read before: what waits keeps none of it
         with self.time_limit("get memory for the scan"):
             await share.take(self.memory.scan_bytes)
+        if is_closed(call.scope):
+            share.reduce_to(0)
+            raise ClientDisconnect
         return share
 
     def timed(self, op: str, call: Awaitable[T]) -> Coroutine[Any, Any, T]:

@@ -1,16 +1,20 @@
 """Responses and content negotiation shared by several routes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import cast
 
+import anyio.lowlevel
 import msgpack
 import orjson
 
+from shale.api.fields import to_base64
 from shale.api.messages import RawHeader, Request, Response
 from shale.service.http.documents import JSON, MSGPACK, is_msgpack
 from shale.service.http.problems import Problem
 
+_TURN_BYTES = 1 << 20
+"""So much of a response is encoded before other tasks run."""
 _ACCEPT_MAX = 4096
 """Each of its parts is parsed while others wait: the longest header would take most of a second."""
 
@@ -26,6 +30,36 @@ def fields_response(
     if packed:
         return Response(status, to_msgpack(fields), media_type=MSGPACK, headers=headers)
     return Response(status, orjson.dumps(fields), media_type=JSON, headers=headers)
+
+
+async def values_response(values: Sequence[bytes | None], *, packed: bool) -> Response:
+    """Return an object with a list of values, ``null`` for absent ones; others run while large values are encoded."""
+    encode, pieces = (_packed_values if packed else _json_values), []
+    turn_bytes = 0
+    for piece in encode(values):
+        pieces.append(piece)
+        turn_bytes += len(piece)
+        if turn_bytes > _TURN_BYTES:
+            turn_bytes = 0
+            await anyio.lowlevel.checkpoint()
+    return Response(HTTPStatus.OK, b"".join(pieces), media_type=MSGPACK if packed else JSON)
+
+
+def _json_values(values: Sequence[bytes | None]) -> Iterator[bytes]:
+    before = b'{"values":['
+    for value in values:
+        yield before
+        yield b"null" if value is None else b'"%b"' % to_base64(value)
+        before = b","
+    yield b"]}" if values else b'{"values":[]}'
+
+
+def _packed_values(values: Sequence[bytes | None]) -> Iterator[bytes]:
+    packer = msgpack.Packer()
+    yield packer.pack_map_header(1)
+    yield packer.pack("values")
+    yield packer.pack_array_header(len(values))
+    yield from map(packer.pack, values)
 
 
 def is_msgpack_request(call: Request) -> bool:

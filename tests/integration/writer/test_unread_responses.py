@@ -107,6 +107,31 @@ def test_unread_values_of_medium_size_are_bounded_by_dropping_clients(tmp_path: 
         assert daemon.process.poll() is None
 
 
+def test_reads_of_many_keys_stop_when_their_clients_have_gone(tmp_path: Path) -> None:
+    """Those that wait for memory would each copy and encode megabytes for no one."""
+    options = ("--url", f"file://{tmp_path}/store/db", "--port", "0", "--set", f"memory.response_bytes={BUDGET}")
+    with running("shale_writer", *options, log=tmp_path / "log") as daemon:
+        port = daemon.port("port")
+        for number in range(3):
+            assert put(daemon, f"medium{number}", bytes(MIB)) == 204
+        body = msgpack.packb({"keys": [b"medium%d" % number for number in range(3)]})
+        head = "POST /v1/get-many HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/msgpack\r\n"
+        with unread(port, f"{head}content-length: {len(body)}\r\n\r\n".encode() + body, 3 * CLIENTS):
+            while metric(daemon, "shale_http_requests_inflight") < CLIENTS:
+                time.sleep(0.01)
+        while metric(daemon, "shale_http_requests_inflight"):
+            time.sleep(0.01)
+        answered = metric(daemon, "shale_http_requests_total", 'route="get-many",status="2xx"')
+        assert answered <= 2 * CLIENTS
+        assert put(daemon, "after", b"1") == 204
+
+
+def metric(daemon: Daemon, name: str, labels: str = "") -> float:
+    """Return the sum of a metric over all series with some labels."""
+    text = daemon.get("/metrics", port=daemon.port("admin_port"))[1]
+    return sum(map(float, re.findall(rf"^{name}{{[^}}]*{labels}[^}}]*}} (\S+)$", text, re.MULTILINE)))
+
+
 def is_cut(client: socket.socket) -> bool:
     """Return whether a response ends before its last byte."""
     received = 0

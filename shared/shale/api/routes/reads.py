@@ -7,10 +7,10 @@ from functools import partial
 from http import HTTPStatus
 
 from shale.api.app import Route
-from shale.api.fields import binary, durability, key_from_path, reject_unknown_fields, to_base64
+from shale.api.fields import binary, durability, key_from_path, reject_unknown_fields
 from shale.api.limits import Limits
 from shale.api.messages import OCTETS, RawHeader, Request, Response
-from shale.api.responses import fields_response, is_msgpack_request, negotiate_media_type
+from shale.api.responses import fields_response, is_msgpack_request, negotiate_media_type, values_response
 from shale.api.scan.formats import FORMATS
 from shale.api.scan.page import PAGE_ROWS, page_fields, read_page
 from shale.api.scan.request import ScanRequest, scan_request
@@ -75,7 +75,7 @@ class ReadRoutes:
             return await self._many(source, keys, distinct, wanted_durability, LARGE_VALUE_BYTES, packed=packed)
         except ResponseTooLarge:
             pass
-        with await self._limits.scan_share():
+        with await self._limits.scan_share(call):
             try:
                 most = self._limits.answer_max_bytes
                 response = await self._many(source, keys, distinct, wanted_durability, most, packed=packed)
@@ -96,16 +96,13 @@ class ReadRoutes:
         values = [found[key] for key in keys]
         if len(values) > 1 and sum([len(value) for value in values if value is not None]) > most:
             raise ResponseTooLarge(f"the values together have more than {most} bytes; ask for fewer keys")
-        if packed:
-            return fields_response({"values": values}, packed=True)
-        texts = [to_base64(value).decode() if value is not None else None for value in values]
-        return fields_response({"values": texts}, packed=False)
+        return await values_response(values, packed=packed)
 
     async def scan(self, call: Request) -> ScanStream:
         """Scan a range of rows as a stream."""
         media_type = negotiate_media_type(call, FORMATS)
         request, snapshot_id, wanted, _ = await self._scan_request(call)
-        share = await self._limits.scan_share()
+        share = await self._limits.scan_share(call)
         try:
             async with self._scanned(snapshot_id, wanted) as snapshot:
                 return await self._stream(snapshot, request, snapshot_id, wanted, (media_type, share))
@@ -118,7 +115,7 @@ class ReadRoutes:
         request, snapshot_id, wanted, packed = await self._scan_request(call)
         limit = min(PAGE_ROWS if request.limit is None else request.limit, self._limits.rows_max)
         memory = self._limits.memory
-        with await self._limits.scan_share():
+        with await self._limits.scan_share(call):
             async with self._scanned(snapshot_id, wanted) as snapshot:
                 headers, token = _scan_state(snapshot, request, snapshot_id)
                 arguments = replace(request, limit=limit).arguments()

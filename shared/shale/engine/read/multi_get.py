@@ -36,6 +36,10 @@ _KERNEL_KEYS_MIN = 4
 """With fewer keys one call per key costs less than one call for all."""
 _KEYS_BETWEEN_CHECKS = 32
 """Keys after which the size of the values is checked: each took a read, or is in memory."""
+_VALUE_BYTES_MAX = 32 << 10
+"""The size is checked after each larger value: it is a copy, also of what the cache holds."""
+_TURN_BYTES_MIN = 256 << 10
+"""After a larger value other tasks run."""
 _KEYS_IN_TURN = 256
 """Keys whose blocks are read before other tasks run: some milliseconds."""
 
@@ -124,15 +128,19 @@ async def _complete(
     if now_ms is None and keep and len(undecided) >= _KERNEL_KEYS_MIN and _reads_together(view):
         undecided = await _read_together(view, keys, values, undecided, max_seq, left=left)
     left.check(values)
+    checked = 0
     for number, place in enumerate(undecided, start=1):
         if now_ms is None and keep:
-            values[place] = lookup_value(view, keys[place], max_seq, ())
+            value: FoundValue = lookup_value(view, keys[place], max_seq, ())
         else:
-            values[place] = value_of(lookup_in_ssts(view, keys[place], max_seq, now_ms, keep=keep))
-        if number % _KEYS_BETWEEN_CHECKS == 0:
-            left.add(values[each] for each in undecided[number - _KEYS_BETWEEN_CHECKS : number])
-        if number % _KEYS_IN_TURN == 0:
+            value = value_of(lookup_in_ssts(view, keys[place], max_seq, now_ms, keep=keep))
+        values[place] = value
+        if number - checked == _KEYS_BETWEEN_CHECKS or (type(value) is bytes and len(value) > _VALUE_BYTES_MAX):
+            left.add([values[each] for each in undecided[checked:number]])
+            checked = number
+        if number % _KEYS_IN_TURN == 0 or (type(value) is bytes and len(value) > _TURN_BYTES_MIN):
             await anyio.lowlevel.checkpoint()
+    left.add([values[each] for each in undecided[checked:]])  # a task that waits holds no more than it may have
     pending = {place: value for place, value in enumerate(values) if type(value) is PendingLookup}
     if pending:
         places, lookups, first = [*pending], [*pending.values()], 0

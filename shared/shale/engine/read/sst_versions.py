@@ -13,13 +13,13 @@ from shale.engine.read.level import VisibleSst
 from shale.engine.read.tree_lookup import append_versions, block_span
 from shale.kernels.layout.point_lookup import ABSENT
 from shale.sst.access_counts import AccessCounts
-from shale.sst.budget import LARGE_VALUE_BYTES
 from shale.sst.meta import SstMeta
 from shale.sst.reader import SstReader
 from shale.sst.reads.data_blocks import has_blocks
 from shale.sst.slot import SstSlot
 from shale.types import Entry
 
+_SMALL_READ_BYTES = 64 * 1024
 _COALESCE_GAP_BYTES = 64 * 1024
 """Reading a gap of this size costs less than another request."""
 
@@ -131,13 +131,13 @@ async def _read_images(
 
 
 def _large_bytes(reads: Iterable[Span], metas: Mapping[SstSlot, SstMeta]) -> int:
-    """Return the bytes of the large reads: together, so that none waits while another one has its memory."""
+    """Return the bytes of all reads but small ones: together, so that none waits while another one has its memory."""
     sizes = []
     for slot, first, last in reads:
         offsets = metas[slot].index.offsets
         if not has_blocks(slot, metas[slot], first, last):
             sizes.append(int(offsets[last] - offsets[first]))
-    return sum(size for size in sizes if size > LARGE_VALUE_BYTES)
+    return sum(size for size in sizes if size > _SMALL_READ_BYTES)
 
 
 def coalesce_spans(blocks: Iterable[int], meta: SstMeta) -> list[tuple[int, int]]:

@@ -1,7 +1,7 @@
 """uvicorn's HTTP connection with limits on headers, idle time and unread responses; errors are problem documents."""
 
 import asyncio
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -22,6 +22,7 @@ CERTIFICATE = "shale.certificate"
 """Whether the client has shown a certificate of a known authority."""
 _ABORT = "shale.abort"
 _ENDLESS = "shale.endless"
+_CLOSED = "shale.closed"
 
 
 def abort_connection(scope: MutableMapping[str, Any]) -> bool:
@@ -38,6 +39,12 @@ def close_at_shutdown(scope: MutableMapping[str, Any]) -> None:
     extension = scope.get("extensions", {}).get(_ENDLESS)
     if extension is not None:
         extension["call"]()
+
+
+def is_closed(scope: Mapping[str, Any]) -> bool:
+    """Return whether the connection of a request is known to be closed: what it asks for is for no one."""
+    extension = scope.get("extensions", {}).get(_CLOSED)
+    return extension is not None and bool(extension["call"]())
 
 
 class BoundedProtocol(OrderedProtocol):
@@ -77,6 +84,7 @@ class BoundedProtocol(OrderedProtocol):
         self._extensions = {
             _ABORT: {"call": transport.abort},
             _ENDLESS: {"call": self._set_endless},
+            _CLOSED: {"call": transport.is_closing},
             CERTIFICATE: certificate is not None,
         }
         if self.connections_max is not None and len(self.connections) > self.connections_max:

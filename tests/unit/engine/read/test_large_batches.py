@@ -1,5 +1,6 @@
 """Reads of many large values: a batch reads no more blocks at once than fit into some mebibytes."""
 
+import tracemalloc
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,6 +13,7 @@ from shale.engine.db import Db
 from shale.engine.options import FlushType
 from shale.engine.read.pending_groups import GROUP_BYTES_MAX
 from shale.errors import ResponseTooLarge
+from shale.sst.budget import COPIES_OF_VALUE, MemoryBudget
 from shale.sst.reads import data_blocks, local_blocks
 from shale.store.memory import MemoryStore
 
@@ -64,6 +66,54 @@ def test_values_beyond_the_limit_are_not_read(cache: int) -> None:
             store.reset()
             assert await db.get_many(KEYS, max_bytes=len(KEYS) * MIB) == values
             assert store.most <= GROUP_BYTES_MAX + MIB
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize("hide_expired", [False, True])
+def test_no_more_values_than_allowed_are_copied_from_the_cache(hide_expired: bool) -> None:
+    """The rest is in the store: a task that waits for memory to read it keeps what it has."""
+
+    async def main() -> None:
+        store, values = MemoryStore(), random_values(MIB // 2)
+        await fill(store, values)
+        async with Db.open("db", store=store, block_cache_bytes=64 * MIB) as db:
+            for key in KEYS[1:30]:
+                await db.get(key)
+            tracemalloc.start()
+            try:
+                with pytest.raises(ResponseTooLarge):
+                    await db.get_many(KEYS, max_bytes=MIB, hide_expired=hide_expired)
+                most = tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+            # The kernel copies all that it finds at once, without waiting.
+            assert most < (3 * MIB if hide_expired else 16 * MIB)
+
+    anyio.run(main)
+
+
+def test_reads_of_medium_values_are_admitted_together() -> None:
+    """Each is small enough to be read without memory of its own, but not all of many tasks."""
+    admitted: list[int] = []
+
+    class Values:
+        held_bytes, is_contended = 0, False
+
+        async def take(self, size_bytes: int) -> None:
+            admitted.append(size_bytes)
+
+        def release(self) -> None:
+            pass
+
+    async def main() -> None:
+        store, values = MemoryStore(), random_values(400 << 10)
+        await fill(store, values)
+        budget = MemoryBudget(64 * MIB, large_values=Values())
+        async with Db.open("db", store=store, cache=budget) as db:
+            assert await db.get_many(KEYS[::5]) == values[::5]
+        assert len(admitted) == 1
+        assert admitted[0] >= COPIES_OF_VALUE * len(KEYS[::5]) * (400 << 10)
 
     anyio.run(main)
 
