@@ -34,6 +34,9 @@ def fields_response(
 
 async def values_response(values: Sequence[bytes | None], *, packed: bool) -> Response:
     """Return an object with a list of values, ``null`` for absent ones; others run while large values are encoded."""
+    if sum([len(value) for value in values if value is not None]) <= _TURN_BYTES:
+        listed = values if packed else [None if value is None else to_base64(value).decode() for value in values]
+        return fields_response({"values": listed}, packed=packed)
     encode, pieces = (_packed_values if packed else _json_values), []
     turn_bytes = 0
     for piece in encode(values):
@@ -51,7 +54,7 @@ def _json_values(values: Sequence[bytes | None]) -> Iterator[bytes]:
         yield before
         yield b"null" if value is None else b'"%b"' % to_base64(value)
         before = b","
-    yield b"]}" if values else b'{"values":[]}'
+    yield b"]}"
 
 
 def _packed_values(values: Sequence[bytes | None]) -> Iterator[bytes]:

@@ -13,7 +13,9 @@ from shale.api.responses import values_response
 MIB = 1 << 20
 
 
-@pytest.mark.parametrize("values", [[], [None], [b"a"], [b"a", None, b""], [bytes(range(256)) * 300] * 3])
+@pytest.mark.parametrize(
+    "values", [[], [None], [b"a"], [b"a", None, b""], [b"a" * MIB, None, b"", bytes(range(256)) * 300]]
+)
 def test_values_are_encoded_as_by_the_libraries(values: list[bytes | None]) -> None:
     packed = anyio.run(lambda: values_response(values, packed=True))
     assert packed.body == msgpack.packb({"values": values})
