@@ -1,7 +1,7 @@
 """Limits of requests (body bytes, rows, time), and their latency metrics."""
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeVar, cast
@@ -41,6 +41,10 @@ FEW_ELEMENTS = 64
 OPS = ("get", "put", "delete", "merge", "write", "scan")
 
 
+_COPIES_OF_RESPONSE = 4
+"""Of a large response while it is made: blocks, values, encoded values, and the body."""
+
+
 class Limits:
     """The limits of one data port, shared by all of its routes."""
 
@@ -49,6 +53,8 @@ class Limits:
         self.time_max_s = http.request_timeout
         self.send_timeout_s = http.send_timeout
         self.answer_max_bytes = http.max_inflight_bytes
+        room = services.memory.responses.capacity_bytes // (_COPIES_OF_RESPONSE * self.answer_max_bytes)
+        self._large_responses = anyio.Semaphore(max(1, room))
         self._latency = services.latency or Latency(env, 1.0)
         self._cpu = env.cpu
         self._seconds = {op: metrics.histogram("slatedb_db_request_duration_seconds", op=op) for op in OPS}
@@ -138,6 +144,21 @@ class Limits:
             with self.time_limit(_RESPOND):
                 await self.memory.large_values.take(len(response.body))
         return response
+
+    @asynccontextmanager
+    async def large_response(self) -> AsyncIterator[None]:
+        """Wait for a turn to read many values and encode them: memory has room for few such responses.
+
+        Raises:
+            Problem: it did not come in time (503).
+        """
+        self.memory.large_values.release()  # of what was read before: what waits keeps none of it
+        with self.time_limit("get memory for the response"):
+            await self._large_responses.acquire()
+        try:
+            yield
+        finally:
+            self._large_responses.release()
 
     async def scan_share(self, call: Request) -> ByteShare:
         """Take the memory of one scan; the caller releases it.

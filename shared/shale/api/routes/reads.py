@@ -75,13 +75,14 @@ class ReadRoutes:
             return await self._many(source, keys, distinct, wanted_durability, LARGE_VALUE_BYTES, packed=packed)
         except ResponseTooLarge:
             pass
-        with await self._limits.scan_share(call):
-            try:
-                most = self._limits.answer_max_bytes
-                response = await self._many(source, keys, distinct, wanted_durability, most, packed=packed)
-            except ResponseTooLarge as error:
-                raise _too_large_answer(str(error)) from error
-            return await self._limits.hold_body(response)
+        async with self._limits.large_response():
+            with await self._limits.scan_share(call):
+                try:
+                    most = self._limits.answer_max_bytes
+                    response = await self._many(source, keys, distinct, wanted_durability, most, packed=packed)
+                except ResponseTooLarge as error:
+                    raise _too_large_answer(str(error)) from error
+                return await self._limits.hold_body(response)
 
     async def _many(
         self, source: Reads, keys: list[bytes], distinct: list[bytes], wanted: Durability, most: int, *, packed: bool
