@@ -135,10 +135,11 @@ async def _complete(
         else:
             value = value_of(lookup_in_ssts(view, keys[place], max_seq, now_ms, keep=keep))
         values[place] = value
-        if number - checked == _KEYS_BETWEEN_CHECKS or (type(value) is bytes and len(value) > _VALUE_BYTES_MAX):
+        size_bytes = len(value) if type(value) is bytes else 0
+        if number - checked == _KEYS_BETWEEN_CHECKS or size_bytes > _VALUE_BYTES_MAX:
             left.add([values[each] for each in undecided[checked:number]])
             checked = number
-        if number % _KEYS_IN_TURN == 0 or (type(value) is bytes and len(value) > _TURN_BYTES_MIN):
+        if number % _KEYS_IN_TURN == 0 or size_bytes > _TURN_BYTES_MIN:
             await anyio.lowlevel.checkpoint()
     left.add([values[each] for each in undecided[checked:]])  # a task that waits holds no more than it may have
     pending = {place: value for place, value in enumerate(values) if type(value) is PendingLookup}
