@@ -239,9 +239,11 @@ class Collector:
                 if not await self.deleter.is_caused_by_deletion(error):
                     if isinstance(error, ProtocolPanic):
                         raise
-                    self.deleter.state = DeletionStatus(DeletionPhase.GONE)
-                    everything.cancel()
-                    return
+                    if await self.deleter.is_gone():
+                        self.deleter.state = DeletionStatus(DeletionPhase.GONE)
+                        everything.cancel()
+                        return
+                    log.error(Event.GC_TASK_FAILED, resource=task.value, error=error)
             except ShaleError as error:
                 log.error(Event.GC_TASK_FAILED, resource=task.value, error=error)
             options = self.options.task(task) or TaskOptions()  # disabled meanwhile: wait

@@ -30,6 +30,7 @@ _TASKS = {
     DeletionStage.MANIFEST: Task.MANIFEST,
     DeletionStage.LATEST_MANIFEST: Task.MANIFEST,
 }
+_LOOKS, _LOOK_PAUSE_S = 3, 0.5
 log = get_logger("gc")
 
 
@@ -100,11 +101,28 @@ class DatabaseDeleter:
         try:
             if is_missing:
                 return await is_destroyed(store, root)
-            return await is_being_deleted(store, root) or await self._is_gone()
+            return await is_being_deleted(store, root) or await self._has_no_manifest()
         except UnavailableError:
             return is_missing  # a missing manifest is checked again at the next interval; a panic must not wait
 
-    async def _is_gone(self) -> bool:
+    async def is_gone(self) -> bool:
+        """Return whether another process deleted the database, after a task has found no manifest.
+
+        One list is no proof: it may be older than the database.
+        """
+        try:
+            if await self._database.manifests.has_known():
+                return False
+            for looks in range(_LOOKS):
+                if looks:
+                    await anyio.sleep(_LOOK_PAUSE_S)
+                if not await self._has_no_manifest():
+                    return False
+        except UnavailableError:
+            return False
+        return True
+
+    async def _has_no_manifest(self) -> bool:
         database = self._database
         manifests = ManifestStore(database.store, database.root, database.env, database.metrics, database.protocol)
         return await manifests.try_read_latest() is None

@@ -102,6 +102,10 @@ class SequencedFiles(Generic[T]):
         """Return whether a file exists."""
         return await self._store.head(self._namespace.key(file_id)) is not None
 
+    async def has_known(self) -> bool:
+        """Return whether the newest file that was seen still exists."""
+        return self._newest is not None and await self.has(self._newest.id)
+
     async def read(self, file_id: int) -> BytesLike | None:
         """Read a file; ``None`` if it does not exist."""
         result = await self._store.get(self._namespace.key(file_id))
@@ -223,18 +227,18 @@ class SequencedFiles(Generic[T]):
         while True:
             started, before = self._now(), self._newest
             versions = await self.list_versions()
-            if not versions:
-                if before is not None:
-                    self.forget(before.id)
-                self._empty_confirmed_at = started
-                return None
-            newest_id = versions[-1].id
+            newest_id = versions[-1].id if versions else 0
             if before is not None and newest_id < before.id and old_lists < OLD_LISTS_MAX and await self.has(before.id):
                 # The store demonstrably had this file before it listed: its list is old, and no file is lost.
                 old_lists += 1
                 log.warning(Event.SEQUENCED_LIST_OLD, object=self._namespace.key(before.id), listed_id=newest_id)
                 await anyio.sleep(conflict_delay_s(old_lists, self._env.rng))
                 continue
+            if not versions:
+                if before is not None:
+                    self.forget(before.id)
+                self._empty_confirmed_at = started
+                return None
             known = self._newest
             data = known.data if known is not None and known.id == newest_id else await self.read(newest_id)
             if data is not None:

@@ -116,6 +116,10 @@ class VersionedStore(Generic[T]):
             else:
                 return await self._value_of(newest)
 
+    async def has_known(self) -> bool:
+        """Return whether the newest version that was seen still exists."""
+        return await self._files.has_known()
+
     async def read_base(self) -> Versioned[T] | None:
         """Return the newest version, to write the next one after a lost create; ``None`` if there is none.
 

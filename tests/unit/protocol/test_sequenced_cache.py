@@ -268,6 +268,23 @@ def test_a_list_that_is_older_than_what_is_known_is_repeated(old: int) -> None:
     run(main)
 
 
+@pytest.mark.parametrize("old", [1, OLD_LISTS_MAX, OLD_LISTS_MAX + 1])
+def test_an_empty_list_is_old_if_a_known_file_exists(old: int) -> None:
+    """A list that was made before the database was created; it must not look as if the database were deleted."""
+
+    async def main() -> None:
+        process = Process()
+        await process.written(1, 2, 3)
+        await process.latest()
+        process.clock.sleep(STALENESS_S)
+        process.store.lists = [[]] * old
+        process.requests()
+        assert await process.latest() == (3 if old <= OLD_LISTS_MAX else None)
+        assert process.requests() == ["list", "head 3"] * min(old, OLD_LISTS_MAX) + ["list"]
+
+    run(main)
+
+
 def test_a_listed_file_that_vanished_is_looked_for_with_growing_delays() -> None:
     async def main() -> None:
         process = Process()

@@ -24,6 +24,7 @@ from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.options import ProtocolOptions
 from shale.store.memory import MemoryStore
 from shale.store.port import ObjectMeta
+from shale.telemetry.metrics import Metrics
 from shale.testing.virtual_loop import VirtualLoop
 from shale.types import (
     Manifest,
@@ -168,6 +169,38 @@ def test_the_end_of_a_database_ends_its_collector() -> None:
         assert collector.deleter.state.phase is DeletionPhase.GONE
 
     run(main)
+
+
+@pytest.mark.parametrize(("old_lists", "is_over"), [(0, False), (1, False), (3, False), (4, True)])
+def test_a_database_is_gone_only_if_several_lists_show_no_manifest(old_lists: int, is_over: bool) -> None:
+    """A store whose list was made before the database was created must not end the collector."""
+
+    class OldLists(MemoryStore):
+        left = old_lists
+
+        async def list_pages(self, prefix: str, *, after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
+            is_old = prefix == "db/manifest/" and self.left > 0
+            self.left -= is_old
+            async for page in super().list_pages(prefix, after=after):
+                yield [] if is_old else page
+
+    async def scenario(loop: VirtualLoop) -> None:
+        env, metrics = virtual_env(loop), Metrics()
+        store, whole = OldLists(env.clock), MemoryStore(env.clock)
+        whole.objects = store.objects
+        await ManifestStore(whole, "db", env).create_new(Manifest())
+        options = GcOptions(
+            manifest=None, wal=TaskOptions(interval_s=60), compacted=None, compactions=None, detach=None, staged=None,
+            delete_grace_period_s=None,
+        )  # fmt: skip
+        collector = Collector(store, "db", env, options, metrics)
+        with anyio.move_on_after(200) as scope:
+            await collector.run()
+        assert scope.cancelled_caught is not is_over
+        assert (collector.deleter.state.phase is DeletionPhase.GONE) is is_over
+        assert store.left == 0
+
+    in_virtual_time(scenario)
 
 
 def test_a_collector_deletes_its_database_once_that_is_due_and_ends() -> None:
