@@ -43,6 +43,8 @@ class BlockCache:
         self._small: OrderedDict[_Entry, int] = OrderedDict()
         self._small_bytes = 0
         self._main: OrderedDict[_Entry, int] = OrderedDict()
+        self._kept_in_turn = 0
+        """Metadata that was kept one after another because it or its blocks were used."""
         self._ghost: OrderedDict[int, None] = OrderedDict()
         self._released: deque[int] = deque()
         self._abandoned: deque[Mapping[Ulid, SstSlot]] = deque()
@@ -202,16 +204,27 @@ class BlockCache:
         slot, block = entry
         if block == META:
             self._main[entry] = cost
-            if slot.meta_touched or _USED in slot.touched:
-                slot.meta_touched = False
-                return
-            self.forget(slot)
-            self.evictions += 1
-        elif slot.touched[block]:
+            self._evict_meta(slot)
+            return
+        self._kept_in_turn = 0
+        if slot.touched[block]:
             slot.touched[block] = 0
             self._main[entry] = cost
         else:
             self._drop_block(slot, block, cost)
+
+    def _evict_meta(self, slot: SstSlot) -> None:
+        """Drop metadata, and all blocks of its SST, unless it or one of them was used."""
+        is_used = slot.meta_touched or _USED in slot.touched
+        if is_used and self._kept_in_turn <= len(self._main):
+            slot.meta_touched = False
+            self._kept_in_turn += 1
+        elif is_used and self._small:  # the main queue is metadata alone, and their used blocks are in the small one
+            self._evict_from_small()
+        else:
+            self.forget(slot)
+            self.evictions += 1
+            self._kept_in_turn = 0
 
     def _drop_block(self, slot: SstSlot, block: int, cost: int) -> None:
         self._held_bytes -= cost

@@ -95,6 +95,36 @@ def test_a_forgotten_sst_leaves_nothing() -> None:
     anyio.run(run)
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("cached", [True, False])
+def test_metadata_whose_used_blocks_are_few_gives_way(cached: bool) -> None:
+    """The cache has become too small for the metadata, and the used block is not in the queue of the metadata.
+
+    An eviction that waits until the block is unused would never end.
+    """
+
+    async def run() -> None:
+        shelf = Shelf()
+        cache = shelf.reader.cache
+        slots = [await loaded(shelf) for _ in range(4)]
+        for slot in slots:
+            await read(shelf, slot, 0)
+            slot.touched[0] = 1
+            if not cached:
+                cache.drop_block(slot, 0)
+                slot.touched[0] = 1
+        metas = sum(slot.meta.size_bytes for slot in slots if slot.meta is not None)
+        assert cache.used_bytes * 10 > metas
+        cache.budget.capacity_bytes = cache.used_bytes - metas // 2
+        cache.make_room()
+        assert cache.used_bytes <= cache.capacity_bytes
+        assert any(slot.meta is None for slot in slots)
+        cache.shrink_to(0)
+        assert (cache.used_bytes, len(cache)) == (0, 0)
+
+    anyio.run(run)
+
+
 def test_metadata_goes_with_its_blocks() -> None:
     async def run() -> None:
         shelf = Shelf(cache_bytes=12_000)
