@@ -25,6 +25,7 @@ from tests.integration.daemons.daemon_process import Daemon, running
 MIB = 1 << 20
 LIMITS_MIB = (256, 512)
 FACTOR = 10
+WAVES = 5
 PHASE_S = 600.0
 WORKER = "compactor_options.worker"
 OPTIONS: dict[str, tuple[str, ...]] = {
@@ -86,20 +87,26 @@ class Run:
             self._stop(name)
 
     async def _overload(self, name: str, writers: Writers) -> None:
+        """Let hostile clients come in waves: what those of one wave took must be free for the next one."""
+        for wave in range(WAVES):
+            await self._wave(name, writers, seconds=20 if not wave else 5)
+        self._say(f"{name} after {WAVES} waves of hostile clients: writes: {writers.outcomes}")
+
+    async def _wave(self, name: str, writers: Writers, *, seconds: float) -> None:
         daemon = self._daemons[name][0]
         resp_port = daemon.port("resp_port") if name == "writer" else None
         clients = hostile(daemon.port("port"), resp_port, factor=FACTOR, writes=name == "writer")
         await asyncio.to_thread(clients.__enter__)
-        honest = [read_for(self._url(name), writers, seconds=20)]
+        honest = [read_for(self._url(name), writers, seconds=seconds)]
         try:
-            outcomes, *_ = await asyncio.gather(*honest, self._honest_writes(name, writers))
+            outcomes, *_ = await asyncio.gather(*honest, self._honest_writes(name, writers, seconds=seconds))
         finally:
             clients.__exit__(None, None, None)
-        self._say(f"{name} with hostile clients: {outcomes}; writes: {writers.outcomes}")
+        self._say(f"{name} with hostile clients: {outcomes}")
 
-    async def _honest_writes(self, name: str, writers: Writers) -> None:
+    async def _honest_writes(self, name: str, writers: Writers, *, seconds: float) -> None:
         if name == "writer":
-            await writers.write(self._url(name), clients=2, until_bytes=1 << 60, seconds=20)
+            await writers.write(self._url(name), clients=2, until_bytes=1 << 60, seconds=seconds)
 
     async def _until_complete(self, name: str, writers: Writers) -> None:
         """Wait until a server has all acknowledged rows: a reader may serve an older state for some time."""

@@ -20,6 +20,8 @@ LARGE_KEYS = tuple(b"large%d" % number for number in range(4))
 MEDIUM_BYTES = 1 << 20
 """The largest value that is read without memory of its own."""
 MEDIUM_KEYS = tuple(b"medium%d" % number for number in range(30))
+HALF_BYTES = 500_000
+HALF_KEYS = tuple(b"half%d" % number for number in range(30))
 
 
 def key_of(row: int) -> bytes:
@@ -106,6 +108,8 @@ async def put_large_values(url: str) -> None:
             await client.put(key, key * (LARGE_BYTES // len(key)))
         for key in MEDIUM_KEYS:
             await client.put(key, key * (MEDIUM_BYTES // len(key)))
+        for key in HALF_KEYS:
+            await client.put(key, key * (HALF_BYTES // len(key)))
 
 
 @contextlib.contextmanager
@@ -115,18 +119,16 @@ def hostile(port: int, resp_port: int | None, *, factor: int, writes: bool) -> I
     Args:
         port: of HTTP.
         resp_port: of Redis clients.
-        factor: ten: 100 scans, 100 gets, 50 of many keys, 100 MGETs, 30 bodies, 200 idle connections.
+        factor: ten: 100 scans, 100 gets, 100 of many keys, 150 MGETs, 30 bodies, 200 idle connections.
         writes: also send bodies of writes.
     """
     scan = b"POST /v1/scan HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{}"
     gets = [b"GET /v1/kv/%b HTTP/1.1\r\nhost: localhost\r\n\r\n" % key for key in LARGE_KEYS]
-    mgets = [_command(b"MGET", *keys) for keys in (LARGE_KEYS, MEDIUM_KEYS)]
-    keys = msgpack.packb({"keys": MEDIUM_KEYS})
-    get_many = b"POST /v1/get-many HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/msgpack\r\n"
-    get_many += b"content-length: %d\r\n\r\n%b" % (len(keys), keys)
+    mgets = [_command(b"MGET", *keys) for keys in (LARGE_KEYS, MEDIUM_KEYS, HALF_KEYS)]
+    gets_of_many = [_get_many(keys) for keys in (MEDIUM_KEYS, HALF_KEYS)]
     sent: list[tuple[int, bytes]] = [(port, scan)] * (10 * factor)
     sent += [(port, gets[number % len(gets)]) for number in range(10 * factor)]
-    sent += [(port, get_many)] * (5 * factor)
+    sent += [(port, get_many) for get_many in gets_of_many] * (5 * factor)
     sent += [] if resp_port is None else [(resp_port, mget) for mget in mgets] * (5 * factor)
     sent += [(port, b"")] * (20 * factor)
     if writes:
@@ -143,6 +145,13 @@ def hostile(port: int, resp_port: int | None, *, factor: int, writes: bool) -> I
                 client.connect(("127.0.0.1", number))
                 client.sendall(data)
         yield
+
+
+def _get_many(keys: tuple[bytes, ...]) -> bytes:
+    """Return a request for the values of many keys."""
+    body = msgpack.packb({"keys": keys})
+    head = b"POST /v1/get-many HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/msgpack\r\n"
+    return head + b"content-length: %d\r\n\r\n%b" % (len(body), body)
 
 
 def _command(*words: bytes) -> bytes:

@@ -42,7 +42,7 @@ OPS = ("get", "put", "delete", "merge", "write", "scan")
 
 
 _COPIES_OF_RESPONSE = 4
-"""Of a large response while it is made: blocks, values, encoded values, and the body."""
+"""Of the values of a large response while it is made: blocks and values; then the rest of them and the body."""
 
 
 class Limits:
@@ -52,8 +52,9 @@ class Limits:
         self.rows_max = http.max_batch_rows
         self.time_max_s = http.request_timeout
         self.send_timeout_s = http.send_timeout
-        self.answer_max_bytes = http.max_inflight_bytes
-        room = services.memory.responses.capacity_bytes // (_COPIES_OF_RESPONSE * self.answer_max_bytes)
+        responses = services.memory.responses
+        self.answer_max_bytes = min(http.max_inflight_bytes, responses.capacity_bytes)
+        room = responses.capacity_bytes // (_COPIES_OF_RESPONSE * self.answer_max_bytes)
         self._large_responses = anyio.Semaphore(max(1, room))
         self._latency = services.latency or Latency(env, 1.0)
         self._cpu = env.cpu

@@ -70,7 +70,7 @@ class Response:
     def __init__(
         self,
         status: HTTPStatus | int,
-        body: bytes = b"",
+        body: bytes | bytearray = b"",
         *,
         media_type: str | None = None,
         headers: Iterable[RawHeader] = (),

@@ -1,6 +1,6 @@
 """Responses and content negotiation shared by several routes."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 from typing import cast
 
@@ -32,37 +32,47 @@ def fields_response(
     return Response(status, orjson.dumps(fields), media_type=JSON, headers=headers)
 
 
-async def values_response(values: Sequence[bytes | None], *, packed: bool) -> Response:
-    """Return an object with a list of values, ``null`` for absent ones; others run while large values are encoded."""
+async def values_response(values: list[bytes | None], *, packed: bool) -> Response:
+    """Return an object with a list of values, ``null`` for absent ones; others run while large values are encoded.
+
+    Args:
+        values: they are removed while large ones are encoded, so that memory has each value once.
+        packed: the object is msgpack, otherwise JSON.
+    """
     if sum([len(value) for value in values if value is not None]) <= _TURN_BYTES:
         listed = values if packed else [None if value is None else to_base64(value).decode() for value in values]
         return fields_response({"values": listed}, packed=packed)
-    encode, pieces = (_packed_values if packed else _json_values), []
-    turn_bytes = 0
+    body, encode = bytearray(), (_packed_values if packed else _json_values)
+    turn_end = _TURN_BYTES
     for piece in encode(values):
-        pieces.append(piece)
-        turn_bytes += len(piece)
-        if turn_bytes > _TURN_BYTES:
-            turn_bytes = 0
+        body += piece
+        if len(body) > turn_end:
+            turn_end = len(body) + _TURN_BYTES
             await anyio.lowlevel.checkpoint()
-    return Response(HTTPStatus.OK, b"".join(pieces), media_type=MSGPACK if packed else JSON)
+    return Response(HTTPStatus.OK, body, media_type=MSGPACK if packed else JSON)
 
 
-def _json_values(values: Sequence[bytes | None]) -> Iterator[bytes]:
+def _json_values(values: list[bytes | None]) -> Iterator[bytes]:
     before = b'{"values":['
-    for value in values:
+    for value in _removed(values):
         yield before
         yield b"null" if value is None else b'"%b"' % to_base64(value)
         before = b","
     yield b"]}"
 
 
-def _packed_values(values: Sequence[bytes | None]) -> Iterator[bytes]:
+def _packed_values(values: list[bytes | None]) -> Iterator[bytes]:
     packer = msgpack.Packer()
     yield packer.pack_map_header(1)
     yield packer.pack("values")
     yield packer.pack_array_header(len(values))
-    yield from map(packer.pack, values)
+    yield from map(packer.pack, _removed(values))
+
+
+def _removed(values: list[bytes | None]) -> Iterator[bytes | None]:
+    values.reverse()
+    while values:
+        yield values.pop()
 
 
 def is_msgpack_request(call: Request) -> bool:

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import anyio
 
-from shale.errors import UnavailableError
+from shale.errors import ResponseTooLarge, UnavailableError
 
 WAIT_MAX_S = 30.0
 
@@ -97,6 +99,12 @@ class ByteShare:
         await self._budget.take(size_bytes)
         self.size_bytes += size_bytes
 
+    def try_take(self, size_bytes: int) -> bool:
+        """Take more bytes if there is room and no earlier request waits; return whether they were taken."""
+        is_taken = self._budget.try_take(size_bytes)
+        self.size_bytes += size_bytes if is_taken else 0
+        return is_taken
+
     def reduce_to(self, size_bytes: int) -> None:
         """Give back all but so many bytes."""
         if size_bytes < self.size_bytes:
@@ -122,6 +130,7 @@ class TaskShares:
         self._budget = budget
         self._wait_max_s = wait_max_s
         self._shares: dict[asyncio.Task[Any], ByteShare] = {}
+        self._not_waiting: set[asyncio.Task[Any]] = set()
 
     @property
     def is_contended(self) -> bool:
@@ -141,16 +150,30 @@ class TaskShares:
 
         Raises:
             UnavailableError: there was no room for ``wait_max_s``.
+            ResponseTooLarge: there is no room, and the task does not wait.
         """
         task = _current_task()
         self._release(task)
         share = self._budget.share()
-        with anyio.move_on_after(self._wait_max_s) as scope:
-            await share.take(size_bytes)
-        if scope.cancelled_caught:
-            raise UnavailableError(f"no memory for {size_bytes} bytes of values within {self._wait_max_s:g} s")
+        if not share.try_take(size_bytes):
+            if task in self._not_waiting:
+                raise ResponseTooLarge(f"no memory for {size_bytes} bytes of values at present")
+            with anyio.move_on_after(self._wait_max_s) as scope:
+                await share.take(size_bytes)
+            if scope.cancelled_caught:
+                raise UnavailableError(f"no memory for {size_bytes} bytes of values within {self._wait_max_s:g} s")
         self._shares[task] = share
         task.add_done_callback(self._release)
+
+    @contextmanager
+    def without_waiting(self) -> Iterator[None]:
+        """Let ``take`` of the present task raise ``ResponseTooLarge`` instead of waiting for room."""
+        task = _current_task()
+        self._not_waiting.add(task)
+        try:
+            yield
+        finally:
+            self._not_waiting.discard(task)
 
     def detach(self) -> ByteShare:
         """Return the share of the present task, which no longer releases it; an empty one if it has none."""

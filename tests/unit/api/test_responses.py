@@ -17,9 +17,9 @@ MIB = 1 << 20
     "values", [[], [None], [b"a"], [b"a", None, b""], [b"a" * MIB, None, b"", bytes(range(256)) * 300]]
 )
 def test_values_are_encoded_as_by_the_libraries(values: list[bytes | None]) -> None:
-    packed = anyio.run(lambda: values_response(values, packed=True))
+    packed = anyio.run(lambda: values_response(list(values), packed=True))
     assert packed.body == msgpack.packb({"values": values})
-    plain = anyio.run(lambda: values_response(values, packed=False))
+    plain = anyio.run(lambda: values_response(list(values), packed=False))
     texts = [None if value is None else base64.b64encode(value).decode() for value in values]
     assert plain.body == orjson.dumps({"values": texts})
 

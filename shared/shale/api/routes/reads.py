@@ -1,7 +1,7 @@
 """The read routes (docs/reference/http.md 2 and 5)."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -71,31 +71,36 @@ class ReadRoutes:
             keys = await self._limits.decoded(body, take, packed=packed, elements_per_row=1)
         # Read each key once: a large value requested a thousand times would take a thousand times its memory.
         distinct = list(dict.fromkeys(keys))
-        try:
-            return await self._many(source, keys, distinct, wanted_durability, LARGE_VALUE_BYTES, packed=packed)
-        except ResponseTooLarge:
-            pass
+        many = partial(self._many, source, keys, distinct, wanted_durability, packed=packed)
+        with suppress(ResponseTooLarge):
+            return await self._limits.memory.read_unsized(many)
         async with self._limits.large_response():
             with await self._limits.scan_share(call):
                 try:
-                    most = self._limits.answer_max_bytes
-                    response = await self._many(source, keys, distinct, wanted_durability, most, packed=packed)
+                    # A single value is never too large.
+                    most = self._limits.answer_max_bytes if len(keys) > 1 else None
+                    response = await many(most)
                 except ResponseTooLarge as error:
                     raise _too_large_answer(str(error)) from error
                 return await self._limits.hold_body(response)
 
     async def _many(
-        self, source: Reads, keys: list[bytes], distinct: list[bytes], wanted: Durability, most: int, *, packed: bool
+        self,
+        source: Reads,
+        keys: list[bytes],
+        distinct: list[bytes],
+        wanted: Durability,
+        most: int | None,
+        *,
+        packed: bool,
     ) -> Response:
         """Return the values of many keys.
 
         Raises:
-            ResponseTooLarge: there are several keys, and the values have more than ``most`` bytes.
+            ResponseTooLarge: the values have more than ``most`` bytes.
         """
-        read = await source.get_many(distinct, durability=wanted, max_bytes=most if len(keys) > 1 else None)
-        found = dict(zip(distinct, read, strict=True))
-        values = [found[key] for key in keys]
-        if len(values) > 1 and sum([len(value) for value in values if value is not None]) > most:
+        values = _in_order(keys, distinct, await source.get_many(distinct, durability=wanted, max_bytes=most))
+        if most is not None and sum([len(value) for value in values if value is not None]) > most:
             raise ResponseTooLarge(f"the values together have more than {most} bytes; ask for fewer keys")
         return await values_response(values, packed=packed)
 
@@ -189,6 +194,11 @@ def _keys(fields: Fields, *, packed: bool, max_keys: int) -> list[bytes]:
     if len(wanted) > max_keys:
         raise too_large(f"keys: {len(wanted)} keys; the limit is {max_keys}")
     return [binary(key, f"keys[{place}]", packed=packed) for place, key in enumerate(wanted)]
+
+
+def _in_order(keys: list[bytes], distinct: list[bytes], read: list[bytes | None]) -> list[bytes | None]:
+    found = dict(zip(distinct, read, strict=True))
+    return [found[key] for key in keys]
 
 
 def _too_large_answer(detail: str) -> Problem:

@@ -38,8 +38,8 @@ _KEYS_BETWEEN_CHECKS = 32
 """Keys after which the size of the values is checked: each took a read, or is in memory."""
 _VALUE_BYTES_MAX = 32 << 10
 """The size is checked after each larger value: it is a copy, also of what the cache holds."""
-_TURN_BYTES_MIN = 256 << 10
-"""After a larger value other tasks run."""
+_BYTES_IN_TURN = 1 << 20
+"""Values that are copied before other tasks run, with at least one more key to look for."""
 _KEYS_IN_TURN = 256
 """Keys whose blocks are read before other tasks run: some milliseconds."""
 
@@ -128,19 +128,21 @@ async def _complete(
     if now_ms is None and keep and len(undecided) >= _KERNEL_KEYS_MIN and _reads_together(view):
         undecided = await _read_together(view, keys, values, undecided, max_seq, left=left)
     left.check(values)
-    checked = 0
-    for number, place in enumerate(undecided, start=1):
+    checked = copied_bytes = 0
+    for number, place in enumerate(undecided):
+        if (number and number % _KEYS_IN_TURN == 0) or copied_bytes > _BYTES_IN_TURN:
+            copied_bytes = 0
+            await anyio.lowlevel.checkpoint()
         if now_ms is None and keep:
             value: FoundValue = lookup_value(view, keys[place], max_seq, ())
         else:
             value = value_of(lookup_in_ssts(view, keys[place], max_seq, now_ms, keep=keep))
         values[place] = value
         size_bytes = len(value) if type(value) is bytes else 0
+        copied_bytes += size_bytes
         if number - checked == _KEYS_BETWEEN_CHECKS or size_bytes > _VALUE_BYTES_MAX:
-            left.add([values[each] for each in undecided[checked:number]])
-            checked = number
-        if number % _KEYS_IN_TURN == 0 or size_bytes > _TURN_BYTES_MIN:
-            await anyio.lowlevel.checkpoint()
+            left.add([values[each] for each in undecided[checked : number + 1]])
+            checked = number + 1
     left.add([values[each] for each in undecided[checked:]])  # a task that waits holds no more than it may have
     pending = {place: value for place, value in enumerate(values) if type(value) is PendingLookup}
     if pending:

@@ -69,13 +69,13 @@ async def value_sizes(
     """
     if len(keys) <= _KEYS_FIRST:
         with contextlib.suppress(ResponseTooLarge):
-            return await _sizes_of_batch(reads, keys)
+            return await _sizes_of_batch(session, reads, keys)
     sizes: list[int | None] = []
     total, count = 0, _KEYS_FIRST if len(keys) > _KEYS_FIRST else 1
     async with _one_state(session, reads) as state:
         while len(sizes) < len(keys):
             try:
-                found = await _sizes_of_batch(state, keys[len(sizes) : len(sizes) + count])
+                found = await _sizes_of_batch(session, state, keys[len(sizes) : len(sizes) + count])
             except ResponseTooLarge:
                 count = 1
                 continue
@@ -89,13 +89,17 @@ async def value_sizes(
     return sizes
 
 
-async def _sizes_of_batch(reads: Reads, keys: list[bytes]) -> list[int | None]:
+async def _sizes_of_batch(session: RespSession, reads: Reads, keys: list[bytes]) -> list[int | None]:
     """Return the sizes of values that are read together.
 
     Raises:
         ResponseTooLarge: they are several, and larger than one large value.
     """
-    values = await reads.get_many(keys, hide_expired=True, max_bytes=LARGE_VALUE_BYTES if len(keys) > 1 else None)
+    if len(keys) == 1:
+        values = await reads.get_many(keys, hide_expired=True)
+    else:
+        memory = session.backend.memory
+        values = await memory.read_unsized(lambda most: reads.get_many(keys, hide_expired=True, max_bytes=most))
     return [None if value is None else len(value) for value in values]
 
 

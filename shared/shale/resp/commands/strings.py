@@ -14,7 +14,6 @@ from shale.resp.composed import Writes
 from shale.resp.errors import RespError, wrong_arity
 from shale.resp.protocol.encoder import OK, array, bulk, integer
 from shale.resp.session import Handler, RespSession
-from shale.sst.budget import LARGE_VALUE_BYTES
 
 _COPIES_OF_REPLY = 3
 """The values, their encodings, and the reply of all."""
@@ -123,10 +122,11 @@ async def _mget(session: RespSession, args: list[bytes]) -> bytes:
     # Read each key once: a large value requested a thousand times would take a thousand times its memory.
     distinct = list(dict.fromkeys(keys))
     options, memory = session.backend.options, session.backend.memory
-    most, room_bytes = min(options.max_command_bytes, memory.responses.capacity_bytes), LARGE_VALUE_BYTES
+    most = min(options.max_command_bytes, memory.responses.capacity_bytes)
+    many = partial(_many, session, keys, distinct)
+    with contextlib.suppress(ResponseTooLarge):
+        return await memory.read_unsized(lambda room_bytes: many(min(room_bytes, most)))
     for _ in range(_RUNS_MAX):
-        with contextlib.suppress(ResponseTooLarge):
-            return await _many(session, keys, distinct, min(room_bytes, most))
         try:
             sizes = dict(zip(distinct, await value_sizes(session, session.reads, distinct, most=most), strict=True))
         except ResponseTooLarge as error:
@@ -135,6 +135,8 @@ async def _mget(session: RespSession, args: list[bytes]) -> bytes:
         if room_bytes > most:
             raise RespError(_TOO_LARGE.format(most))
         await session.rows.reserve(_COPIES_OF_REPLY * room_bytes)
+        with contextlib.suppress(ResponseTooLarge):
+            return await many(room_bytes)
     raise RespError("TRYAGAIN the values grew with each attempt")
 
 

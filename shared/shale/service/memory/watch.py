@@ -16,7 +16,6 @@ from shale.telemetry.metrics import Metrics
 
 TICK_S = 0.1
 TRIM_INTERVAL_S = 1.0
-"""A trim visits every free page of the heap: some milliseconds for each gigabyte."""
 _STATM = Path("/proc/self/statm")
 log = get_logger("memory")
 
@@ -41,13 +40,22 @@ async def watch_memory(env: Env, metrics: Metrics, account: MemoryAccount) -> No
         decision = decide_memory(account.limit_bytes, cache_default_bytes or 0, state)
         if cache is not None and decision.cache_bytes != cache.capacity_bytes:
             cache.resize(decision.cache_bytes)
-        if decision.trims and trim is not None and env.clock.monotonic_s() - trimmed_s >= TRIM_INTERVAL_S:
-            trimmed_s = env.clock.monotonic_s()
+        now_s = env.clock.monotonic_s()
+        if decision.trims and trim is not None and now_s - trimmed_s >= trim_interval_s(account.limit_bytes):
+            trimmed_s = now_s
             trim()
         if decision.is_full != account.is_full:
             account.is_full = decision.is_full
             event = Event.MEMORY_FULL if decision.is_full else Event.MEMORY_FREED
             _note(event, account, state.process_bytes)
+
+
+def trim_interval_s(limit_bytes: int) -> float:
+    """Return the time between two trims of the heap.
+
+    A trim visits every free page: some milliseconds for each gigabyte.  A small process has little room for free pages.
+    """
+    return min(TRIM_INTERVAL_S, TRIM_INTERVAL_S * limit_bytes / (1 << 30))
 
 
 def resident_bytes(account: MemoryAccount) -> int:

@@ -8,7 +8,7 @@ from prometheus_client import generate_latest
 
 from shale.core.memory_account import MemoryAccount, MemoryPart
 from shale.env import Env
-from shale.service.memory.watch import export_memory, resident_bytes, watch_memory
+from shale.service.memory.watch import export_memory, resident_bytes, trim_interval_s, watch_memory
 from shale.sst.budget import MemoryBudget
 from shale.telemetry.metrics import Metrics
 
@@ -54,3 +54,8 @@ async def test_a_process_above_its_limit_shrinks_its_cache_and_refuses_writes() 
         account.limit_bytes = 1 << 50
         await until(lambda: not account.is_full and cache.capacity_bytes == 64 * MIB)
         tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("limit_mib", "interval_s"), [(128, 0.125), (512, 0.5), (1024, 1.0), (65536, 1.0)])
+def test_the_smaller_a_process_the_sooner_it_returns_freed_pages(limit_mib: int, interval_s: float) -> None:
+    assert trim_interval_s(limit_mib * MIB) == interval_s
