@@ -119,17 +119,21 @@ def hostile(port: int, resp_port: int | None, *, factor: int, writes: bool) -> I
     Args:
         port: of HTTP.
         resp_port: of Redis clients.
-        factor: ten: 100 scans, 100 gets, 100 of many keys, 150 MGETs, 30 bodies, 200 idle connections.
+        factor: ten: 100 scans, 100 gets, 100 of many keys, 350 of Redis (MGET, GET, EXEC), 30
+            bodies, 200 idle connections.
         writes: also send bodies of writes.
     """
     scan = b"POST /v1/scan HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{}"
     gets = [b"GET /v1/kv/%b HTTP/1.1\r\nhost: localhost\r\n\r\n" % key for key in LARGE_KEYS]
-    mgets = [_command(b"MGET", *keys) for keys in (LARGE_KEYS, MEDIUM_KEYS, HALF_KEYS)]
+    redis = [_command(b"MGET", *keys) for keys in (LARGE_KEYS, MEDIUM_KEYS, HALF_KEYS)]
+    for keys in (MEDIUM_KEYS, HALF_KEYS):
+        gets_of_each = b"".join([_command(b"GET", key) for key in keys])
+        redis += [gets_of_each, _command(b"MULTI") + gets_of_each + _command(b"EXEC")]
     gets_of_many = [_get_many(keys) for keys in (MEDIUM_KEYS, HALF_KEYS)]
     sent: list[tuple[int, bytes]] = [(port, scan)] * (10 * factor)
     sent += [(port, gets[number % len(gets)]) for number in range(10 * factor)]
     sent += [(port, get_many) for get_many in gets_of_many] * (5 * factor)
-    sent += [] if resp_port is None else [(resp_port, mget) for mget in mgets] * (5 * factor)
+    sent += [] if resp_port is None else [(resp_port, commands) for commands in redis] * (5 * factor)
     sent += [(port, b"")] * (20 * factor)
     if writes:
         body = msgpack.packb({"ops": [{}] * (6 << 20)})

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from itertools import count
 from typing import TYPE_CHECKING
 
+from shale.concurrency.loop_turns import LoopTurns
 from shale.core.memory_account import MemoryPart
 from shale.engine.db import Db
 from shale.engine.db_reader import DbReader
@@ -47,6 +48,7 @@ class Backend:
         self.env = env
         self.options = options
         self.memory = services.memory
+        self.turns = LoopTurns()
         self.composed = ComposedBytes()
         self.memory.account.add_meter(MemoryPart.REQUESTS, lambda: self.inflight_bytes + self.composed.size_bytes)
         self.cursors = Cursors(env.rng)

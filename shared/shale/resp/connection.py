@@ -280,9 +280,11 @@ class Connection(asyncio.Protocol):
     async def _run_commands(self) -> None:
         """Run commands until all have a reply, or enough reply bytes are buffered."""
         session, commands, answers, size = self._session, self._commands, self._answers, 0
-        most = ANSWER_BYTES
-        if self._backend.memory.responses.used_bytes:
-            most = min(most, self._backend.memory.piece_bytes())
+        most, memory = ANSWER_BYTES, self._backend.memory
+        if memory.responses.used_bytes:
+            most = min(most, memory.piece_bytes())
+            if not memory.responses.free_bytes:  # each reply may end a connection whose client does not read
+                await self._backend.turns.wait()
         execute = session.execute if not self._backend.is_draining else self._refused
         now_s = self._backend.latency.now_s
         turn_s = now_s()

@@ -8,6 +8,10 @@ import anyio
 from shale.resp.backend import Backend
 from shale.resp.options import ANSWER_BYTES
 from shale.resp.session import RespSession
+from shale.sst.budget import LARGE_VALUE_BYTES
+
+_WAITING_BYTES = LARGE_VALUE_BYTES + ANSWER_BYTES + 1024
+"""Larger replies wait for memory.  Replies to several commands are larger than the last one by so much at most."""
 
 
 class ReplyWriter:
@@ -56,7 +60,7 @@ class ReplyWriter:
         """
         if self.is_over:
             return False
-        if size_bytes > ANSWER_BYTES:
+        if size_bytes > _WAITING_BYTES:
             return await self._send_large(answers, size_bytes)
         # Also a short reply may come from large values, and an error stand for a reply that memory was kept for.
         self._backend.memory.release_values()

@@ -45,3 +45,19 @@ def test_clients_with_a_part_of_the_memory_do_not_wait_for_each_other() -> None:
             assert memory.responses.used_bytes == 0
 
     asyncio.run(scenario())
+
+
+def test_a_reply_of_up_to_a_mebibyte_does_not_wait_for_memory() -> None:
+    """It would keep its bytes, uncounted, while it waits for what clients have that do not read."""
+
+    async def scenario() -> None:
+        async with harness() as home:
+            memory = home.backend.memory = ProcessMemory(MemoryAccount(1 << 40), 4 * MIB)
+            memory.responses.note(2 * MIB)
+            transport = ReadingClient()
+            writer = ReplyWriter(home.backend, home.talker().session, transport)
+            async with asyncio.timeout(60):
+                assert await writer.send([b"x" * MIB], MIB)
+            assert transport.size_bytes == MIB
+
+    asyncio.run(scenario())

@@ -140,7 +140,7 @@ async def _complete(
         values[place] = value
         size_bytes = len(value) if type(value) is bytes else 0
         copied_bytes += size_bytes
-        if number - checked == _KEYS_BETWEEN_CHECKS or size_bytes > _VALUE_BYTES_MAX:
+        if number + 1 - checked == _KEYS_BETWEEN_CHECKS or size_bytes > _VALUE_BYTES_MAX:
             left.add([values[each] for each in undecided[checked : number + 1]])
             checked = number + 1
     left.add([values[each] for each in undecided[checked:]])  # a task that waits holds no more than it may have

@@ -16,7 +16,6 @@ from shale.resp.errors import RespError
 from shale.resp.options import COMMANDS_AT_ONCE
 from shale.resp.protocol.encoder import OK, array
 from shale.resp.session import RespCommand, RespSession
-from shale.sst.budget import LARGE_VALUE_BYTES
 
 _COPIES_OF_REPLY = 3
 """The replies, and the reply of all; as many as its largest command takes, so that the second run does not wait."""
@@ -54,6 +53,9 @@ async def _exec(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG0
     if is_aborted:
         raise RespError("EXECABORT Transaction discarded because of previous errors.")
 
+    memory = session.backend.memory
+    room_bytes = memory.unsized_reply_bytes
+
     async def run(snapshot: Transaction | ReaderSnapshot) -> bytes:
         for key, seq in watched.items():
             row = await session.rows.live_row(snapshot, key)
@@ -67,9 +69,8 @@ async def _exec(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG0
         finally:
             session.snapshot = session.writes.transaction = None
 
-    scan_bytes = session.backend.memory.scan_bytes if any(command.is_scan for command, _ in queue) else 0
+    scan_bytes = memory.scan_bytes if any(command.is_scan for command, _ in queue) else 0
     await session.rows.reserve(scan_bytes)
-    room_bytes = LARGE_VALUE_BYTES
     for _ in range(_RUNS_MAX):
         try:
             return await _run_once(session, run)
@@ -101,6 +102,7 @@ async def _run_all(session: RespSession, queue: list[tuple[RespCommand, list[byt
     """
     answers: list[bytes] = []
     size, most = 0, session.backend.options.max_inflight_bytes
+    replies_max = min(most, session.backend.memory.responses.capacity_bytes)
     for number, (command, args) in enumerate(queue, 1):
         if number % COMMANDS_AT_ONCE == 0:
             await anyio.lowlevel.checkpoint()
@@ -110,8 +112,10 @@ async def _run_all(session: RespSession, queue: list[tuple[RespCommand, list[byt
             answers.append(answer)
         else:
             answers.clear()
-        if size > most:
-            raise RespError(f"ERR the replies of the transaction are larger than {most} bytes; nothing was written")
+        if size > replies_max:
+            raise RespError(
+                f"ERR the replies of the transaction are larger than {replies_max} bytes; nothing was written"
+            )
         if session.writes.composed.size_bytes > most:
             raise RespError(f"ERR the values of the transaction are larger than {most} bytes; nothing was written")
         if session.backend.composed.size_bytes > most:

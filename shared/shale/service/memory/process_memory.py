@@ -24,6 +24,7 @@ _PIECE_MAX, _PIECE_MIN, _PIECES = 1 << 20, 16 << 10, 64
 """The more responses wait, the smaller are the pieces, so that there is always room for another one."""
 _UNSIZED_PART, _UNSIZED_MIN = 8, 32 << 10
 """Of the memory of responses, the part for reads whose size is unknown, and what each may have without waiting."""
+_TRANSACTIONS_AT_ONCE = 512
 
 
 class ProcessMemory:
@@ -61,6 +62,11 @@ class ProcessMemory:
         """The size of one read of a scan; ``None``: that of the database, as memory is not scarce."""
         size_bytes = self.scan_bytes // _READS_OF_SCAN
         return max(_READ_AHEAD_MIN, size_bytes) if size_bytes < _READ_AHEAD_MAX else None
+
+    @property
+    def unsized_reply_bytes(self) -> int:
+        """What each transaction keeps of its replies before it knows their size and waits for memory."""
+        return max(_UNSIZED_MIN, min(LARGE_VALUE_BYTES, self.responses.capacity_bytes // _TRANSACTIONS_AT_ONCE))
 
     async def read_unsized(self, read: Callable[[int], Awaitable[T]]) -> T:
         """Read values whose size is unknown: at most 1 MiB, as long as memory has room for so much.

@@ -13,6 +13,7 @@ from shale.env import Env
 from shale.resp.backend import Backend
 from shale.resp.commands.command_table import COMMANDS, WRITER_COMMANDS
 from shale.resp.options import RespOptions
+from shale.resp.row_reader import RowReader
 from shale.resp.session import RespSession
 from shale.service.memory.process_memory import ProcessMemory
 from shale.service.process import PortServices
@@ -221,5 +222,49 @@ def test_replies_that_grow_between_the_runs_of_a_transaction_end_it(monkeypatch:
                 await say("EXEC")
             assert await other("EXISTS", "n") == 0
             assert await other("STRLEN", "a") == 900_008
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("response_mib", "runs"), [(16, 2), (256, 1)])
+def test_replies_are_measured_first_if_they_are_large_for_the_memory_of_responses(
+    response_mib: int, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each transaction kept up to 1 MiB of replies while it gave way to others, however little memory there was."""
+
+    async def scenario() -> None:
+        async with harness() as home:
+            home.backend.memory = ProcessMemory(response_bytes=response_mib << 20)
+            say = home.talker()
+            await say("SET", "a", "v" * 20_000)
+            await say("MULTI")
+            for _ in range(3):
+                await say("GET", "a")
+            reserved: list[int] = []
+            reserve = RowReader.reserve
+
+            async def noted(rows: RowReader, size_bytes: int) -> None:
+                reserved.append(size_bytes)
+                await reserve(rows, size_bytes)
+
+            monkeypatch.setattr(RowReader, "reserve", noted)
+            assert await say("EXEC") == [b"v" * 20_000] * 3
+            assert [size > 180_000 for size in reserved] == [False, True][:runs]
+
+    asyncio.run(scenario())
+
+
+def test_replies_have_no_more_bytes_than_memory_has_for_responses() -> None:
+    async def scenario() -> None:
+        async with harness() as home:
+            home.backend.memory = ProcessMemory(response_bytes=4 << 20)
+            say = home.talker()
+            await say("SET", "a", "v" * 900_000)
+            await say("MULTI")
+            for words in [("INCR", "n"), *[("GET", "a")] * 3]:
+                await say(*words)
+            with pytest.raises(RespFailure, match="the replies of the transaction are larger than 2097152 bytes"):
+                await say("EXEC")
+            assert await say("EXISTS", "n") == 0
 
     asyncio.run(scenario())
