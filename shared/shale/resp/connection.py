@@ -23,9 +23,12 @@ from shale.resp.protocol.encoder import error
 from shale.resp.protocol.parser import Parser, ProtocolError
 from shale.resp.reply_writer import ReplyWriter
 from shale.resp.session import RespCommand, RespSession
+from shale.sst.budget import LARGE_VALUE_BYTES
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 
+_REPLY_BYTES = 2 * LARGE_VALUE_BYTES
+"""The most that replies take that do not wait for memory."""
 log = get_logger("resp")
 
 
@@ -283,7 +286,7 @@ class Connection(asyncio.Protocol):
         most, memory = ANSWER_BYTES, self._backend.memory
         if memory.responses.used_bytes:
             most = min(most, memory.piece_bytes())
-            if not memory.responses.free_bytes:  # each reply may end a connection whose client does not read
+            if memory.responses.free_bytes < _REPLY_BYTES:  # it may end a connection whose client does not read
                 await self._backend.turns.wait()
         execute = session.execute if not self._backend.is_draining else self._refused
         now_s = self._backend.latency.now_s

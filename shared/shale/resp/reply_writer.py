@@ -66,6 +66,7 @@ class ReplyWriter:
         self._backend.memory.release_values()
         self._session.rows.reserved.reduce_to(0)
         data = answers[0] if len(answers) == 1 else b"".join(answers)
+        answers.clear()  # the client may read them late
         self._backend.bytes_written += len(data)
         self._transport.write(data)
         return self._may_write is None or await self._is_read()

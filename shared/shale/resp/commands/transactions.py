@@ -112,6 +112,7 @@ async def _run_all(session: RespSession, queue: list[tuple[RespCommand, list[byt
             answers.append(answer)
         else:
             answers.clear()
+        answer = b""  # the next command may wait
         if size > replies_max:
             raise RespError(
                 f"ERR the replies of the transaction are larger than {replies_max} bytes; nothing was written"
