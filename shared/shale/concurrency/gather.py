@@ -17,22 +17,34 @@ async def gather(works: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
     """Return the results in the order of ``works``; the first error cancels the rest and is raised unwrapped."""
     if len(works) == 1:
         return [await works[0]()]
+    pending = list(works)
     results: dict[int, T] = {}
     errors: list[ShaleError] = []
     waiting = iter(range(len(works)))
+    cancelled = anyio.get_cancelled_exc_class()
 
     async def run() -> None:
         for index in waiting:  # shared: a free task takes the next index
-            await anyio.lowlevel.checkpoint_if_cancelled()
             try:
-                results[index] = await works[index]()
+                await anyio.lowlevel.checkpoint_if_cancelled()
+                results[index] = await pending[index]()
             except ShaleError as error:
                 errors.append(error)
                 tasks.cancel_scope.cancel()
+            except cancelled as cancellation:
+                # The task group keeps it in a cycle, and its traceback would keep the frames of the work.
+                cancellation.__traceback__ = None
+                raise
 
-    async with anyio.create_task_group() as tasks:
-        for _ in range(min(len(works), REQUESTS_MAX)):
-            tasks.start_soon(run)
+    try:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(min(len(works), REQUESTS_MAX)):
+                tasks.start_soon(run)
+    except cancelled:
+        # The cycle has the frame of ``run``, too, which reaches both.
+        pending.clear()
+        results.clear()
+        raise
     if errors:
         error = errors[0]
         errors.clear()

@@ -95,3 +95,23 @@ async def test_an_error_keeps_nothing_that_the_requests_hold(how: str) -> None:
             await run()
     (buffer,) = held
     assert buffer() is None
+
+
+@pytest.mark.usefixtures("no_gc")
+async def test_a_cancelled_call_keeps_nothing_that_the_requests_hold() -> None:
+    """The scans of clients that have gone held megabytes each."""
+    held: list[weakref.ref[Buffer]] = []
+
+    async def work(buffer: Buffer) -> None:
+        with anyio.CancelScope():
+            await anyio.sleep_forever()
+
+    async def run() -> None:
+        buffers = [Buffer() for _ in range(3)]
+        held.extend(map(weakref.ref, buffers))
+        await gather([partial(work, buffer) for buffer in buffers])
+
+    with anyio.move_on_after(0.01):
+        await run()
+    await anyio.lowlevel.checkpoint()
+    assert [buffer() for buffer in held] == [None] * 3

@@ -63,7 +63,7 @@ async def get_many(
     left = _BytesLeft(max_bytes)
     while len(results) < len(keys):
         batch = keys[len(results) : len(results) + batch_keys]
-        values, is_complete = lookup_many(view, batch, max_seq, now_ms=now_ms)
+        values, is_complete = lookup_many(view, batch, max_seq, now_ms=now_ms, left=left)
         if not is_complete:
             await _complete(view, batch, values, max_seq, now_ms=now_ms, keep=keep, left=left)
         results += values  # type: ignore[arg-type]  # nothing is pending any more
@@ -121,13 +121,14 @@ async def _complete(
 
     Memtables are not searched again: while other tasks run, they may take writes that no key of this read has seen.
     """
+    left.check(values)  # before any wait: a task that waits holds no more than it may have
     undecided = [place for place, value in enumerate(values) if type(value) is int]
     if view.reader.reads_now:  # neighbours are then in one block, which the cache holds for the next key
         undecided.sort(key=keys.__getitem__)
     ref = view.pin.acquire()
     if now_ms is None and keep and len(undecided) >= _KERNEL_KEYS_MIN and _reads_together(view):
         undecided = await _read_together(view, keys, values, undecided, max_seq, left=left)
-    left.check(values)
+        left.check(values)
     checked = copied_bytes = 0
     for number, place in enumerate(undecided):
         if (number and number % _KEYS_IN_TURN == 0) or copied_bytes > _BYTES_IN_TURN:
@@ -143,7 +144,7 @@ async def _complete(
         if number + 1 - checked == _KEYS_BETWEEN_CHECKS or size_bytes > _VALUE_BYTES_MAX:
             left.add([values[each] for each in undecided[checked : number + 1]])
             checked = number + 1
-    left.add([values[each] for each in undecided[checked:]])  # a task that waits holds no more than it may have
+    left.add([values[each] for each in undecided[checked:]])
     pending = {place: value for place, value in enumerate(values) if type(value) is PendingLookup}
     if pending:
         places, lookups, first = [*pending], [*pending.values()], 0
@@ -188,19 +189,37 @@ async def _read_together(
 
 
 def lookup_many(
-    view: SuperVersion, keys: Sequence[bytes], max_seq: int | None = None, *, now_ms: int | None = None
+    view: SuperVersion,
+    keys: Sequence[bytes],
+    max_seq: int | None = None,
+    *,
+    now_ms: int | None = None,
+    left: _BytesLeft | None = None,
 ) -> tuple[list[FoundValue | int], bool]:
     """Find the newest visible values of many keys in memory, with one call of the kernel where that is possible.
+
+    Args:
+        view: what to search.
+        keys: different keys.
+        max_seq: see ``lookup``, as ``now_ms``.
+        now_ms: as there.
+        left: what all values may still have; ``None``: any.
 
     Returns:
         Per key, in their order, the value, or a status of the kernel if it has to be looked up by itself; and whether
         none has.
+
+    Raises:
+        ResponseTooLarge: the values that memtables hold have more than is left; the rest was not copied.
     """
+    if left is None:
+        left = _BytesLeft(None)
+    left.check(())
     decided: dict[bytes, FoundValue] = {}
     below: Sequence[bytes] = keys
     for place, table in enumerate(view.tables):
         if len(table):
-            _find_in_table(view, table, place, below, max_seq=max_seq, now_ms=now_ms, decided=decided)
+            decided |= _find_in_table(view, table, place, below, max_seq=max_seq, now_ms=now_ms, left=left)
             if decided:
                 below = [key for key in keys if key not in decided]
     if not below:
@@ -224,17 +243,21 @@ def _find_in_table(
     *,
     max_seq: int | None,
     now_ms: int | None,
-    decided: dict[bytes, FoundValue],
-) -> None:
-    """Add the values of the keys that a memtable holds to ``decided``."""
+    left: _BytesLeft,
+) -> dict[bytes, FoundValue]:
+    """Return the values of the keys that a memtable holds; raises like ``lookup_many``."""
+    found: dict[bytes, FoundValue] = {}
     if type(table) is Memtable and table.is_only_log:
         index, flags, values = table.index, table.log.flags, table.log.values
         keys = [key for key in keys if key in index]
         if max_seq is None and now_ms is None:
             plain = [key for key in keys if not flags[index[key]] & NOT_A_VALUE]
-            decided.update([(key, values[index[key]]) for key in plain])
+            found.update([(key, values[index[key]]) for key in plain])
             if len(plain) == len(keys):
-                return
+                return found
     for key in keys:
-        if key not in decided and (versions := table.get(key, max_seq)):
-            decided[key] = value_of(from_memtable(view, versions, place + 1, max_seq, now_ms))
+        if key not in found and (versions := table.get(key, max_seq)):
+            value = value_of(from_memtable(view, versions, place + 1, max_seq, now_ms))
+            found[key] = value
+            left.add((value,))  # it may be a copy
+    return found

@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import pyarrow as pa
 import pytest
 
 from shale.engine.db import Db
@@ -89,6 +90,29 @@ def test_no_more_values_than_allowed_are_copied_from_the_cache(hide_expired: boo
                 tracemalloc.stop()
             # The kernel copies all that it finds at once, without waiting.
             assert most < (3 * MIB if hide_expired else 16 * MIB)
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize("max_bytes", [32 << 10, 4 * MIB])
+def test_no_more_values_than_allowed_are_copied_from_a_memtable(max_bytes: int) -> None:
+    """The rest would be held while keys that it does not have are read, by many such reads at the same time."""
+
+    async def main() -> None:
+        store, values = MemoryStore(), random_values(MIB)
+        await fill(store, values)
+        async with Db.open("db", store=store, block_cache_bytes=64 * MIB) as db:
+            columns = [pa.array(KEYS[:10], pa.binary()), pa.array(values[:10], pa.binary())]
+            # The memtable has the rows as columns, as a frozen one has all: each value that is read is a copy.
+            await db.write_arrow(pa.record_batch(columns, names=["key", "value"]))
+            tracemalloc.start()
+            try:
+                with pytest.raises(ResponseTooLarge):
+                    await db.get_many(KEYS, max_bytes=max_bytes)
+                most = tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+            assert most < max_bytes + 2 * MIB
 
     anyio.run(main)
 
