@@ -125,15 +125,18 @@ class Limits:
             raise error
         return cast("T", result)
 
-    async def value_to_send(self, key: bytes, row: Row) -> bytes:
-        """Return a large value; wait for memory, unless it is being sent to another client.
+    def value_to_send(self, key: bytes, row: Row) -> bytes | None:
+        """Return the value of a row; ``None``: there is no memory for it, see ``SentValues.try_hold``."""
+        return row.value if len(row.value) <= LARGE_VALUE_BYTES else self._sent.try_hold((key, row.seq), row.value)
+
+    async def room_for_value(self, size_bytes: int) -> None:
+        """Wait for the memory of a value, which the present task then has.
 
         Raises:
             Problem: there was none in time (503).
         """
         with self.time_limit(_RESPOND):
-            return await self._sent.hold((key, row.seq), row.value)
-        raise AssertionError("the time limit raises")
+            await self.memory.large_values.take(size_bytes)
 
     async def hold_body(self, response: Response) -> Response:
         """Return a response with a complete body; wait for memory if it is large, which is kept until it is sent.
@@ -142,8 +145,7 @@ class Limits:
             Problem: there was none in time (503).
         """
         if len(response.body) > LARGE_VALUE_BYTES:
-            with self.time_limit(_RESPOND):
-                await self.memory.large_values.take(len(response.body))
+            await self.room_for_value(len(response.body))
         return response
 
     @asynccontextmanager

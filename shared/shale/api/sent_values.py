@@ -32,25 +32,21 @@ class SentValues:
         self._shares = shares
         self._values: dict[ValueName, _SentValue] = {}
 
-    async def hold(self, name: ValueName, value: bytes) -> bytes:
+    def try_hold(self, name: ValueName, value: bytes) -> bytes | None:
         """Return the copy of a value to send; it is kept until the present task has ended.
 
-        Wait until there is memory, unless the value is being sent to another client: then that copy is returned.
+        ``None``: there is no memory.  The caller drops the value, takes memory, and reads it again: many tasks may
+        wait, so none of them keeps a value.  If the value is being sent to another client, that copy is returned.
         """
         sent = self._shared(name, value)
         if sent is None:
             share = self._shares.detach()
-            try:
-                share.reduce_to(len(value))
-                if share.size_bytes < len(value):  # of a compressed one: nothing is kept during the wait
-                    share.reduce_to(0)
-                    await share.take(len(value))
-                sent = self._shared(name, value)
-            finally:
-                if sent is not None or share.size_bytes < len(value):
-                    share.reduce_to(0)
-            if sent is None:
-                sent = self._values[name] = _SentValue(value, share)
+            share.reduce_to(len(value))
+            if share.size_bytes < len(value):  # of a compressed one, or of one in memory
+                share.reduce_to(0)
+                if not share.try_take(len(value)):
+                    return None
+            sent = self._values[name] = _SentValue(value, share)
         self._shares.release()
         sent.senders += 1
         task = asyncio.current_task()

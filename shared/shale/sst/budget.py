@@ -96,14 +96,15 @@ class MemoryBudget:
     async def admit(self, size_bytes: int) -> None:
         """Wait until there is memory for reading blocks of this size, if they are large and it is bounded.
 
-        It is instead of what the present task had.  Blocks that one task reads in several tasks are admitted together,
-        in that task.
+        It is instead of what the present task had, unless that is as much.  Blocks that one task reads in several tasks
+        are admitted together, in that task.
 
         Raises:
             UnavailableError: there was no memory for too long.
         """
-        if self.large_values is not None and size_bytes > LARGE_VALUE_BYTES:
-            await self.large_values.take(COPIES_OF_VALUE * size_bytes)
+        values, needed_bytes = self.large_values, COPIES_OF_VALUE * size_bytes
+        if values is not None and size_bytes > LARGE_VALUE_BYTES and values.held_bytes < needed_bytes:
+            await values.take(needed_bytes)
 
     @property
     def used_bytes(self) -> int:

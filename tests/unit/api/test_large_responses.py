@@ -2,16 +2,20 @@
 
 import asyncio
 import base64
+import random
 import tracemalloc
 
+import pyarrow as pa
 import pytest
 
 from shale.api.limits import Limits
 from shale.api.responses import values_response
 from shale.api.settings import HttpSection
+from shale.engine.options import FlushType
 from shale.env import Env
 from shale.service.memory.process_memory import ProcessMemory
 from shale.service.process import PortServices
+from shale.sst.budget import MemoryBudget
 from shale.telemetry.metrics import Metrics
 from tests.unit.api.harness import b64, open_port
 
@@ -81,3 +85,46 @@ async def test_values_go_while_they_are_encoded(packed: bool) -> None:
         tracemalloc.stop()
     size = len(response.body)
     assert peak < size * 9 // 8 + 4 * MIB  # a buffer that grows has an eighth more
+
+
+async def test_reads_of_large_values_keep_none_while_they_wait_for_memory() -> None:
+    """Their values are columns of a memtable, so that each read makes a copy."""
+    memory = ProcessMemory(response_bytes=8 * MIB)
+    async with open_port(memory=memory) as port:
+        values = [key * (3 * MIB) for key in KEYS]
+        columns = [pa.array(KEYS, pa.binary()), pa.array(values, pa.binary())]
+        await port.db.write_arrow(pa.record_batch(columns, names=["key", "value"]))
+        used = memory.responses.share()
+        await used.take(4 * MIB)
+        tracemalloc.start()
+        try:
+            async with asyncio.TaskGroup() as group:
+                reads = [group.create_task(port.client.get(f"/v1/kv/{key.decode()}")) for key in KEYS]
+                for _ in range(1000):
+                    await asyncio.sleep(0)
+                assert memory.responses.is_contended
+                kept = tracemalloc.get_traced_memory()[0]
+                used.reduce_to(0)
+        finally:
+            tracemalloc.stop()
+    assert kept < 3 * MIB
+    assert [read.result().content for read in reads] == values
+    await asyncio.sleep(0)
+    assert memory.responses.used_bytes == 0
+
+
+async def test_a_compressed_value_is_sent_although_reading_it_takes_less_than_sending() -> None:
+    memory = ProcessMemory(response_bytes=16 * MIB)
+    budget = MemoryBudget(0, large_values=memory.large_values)
+    value = bytes(12 * MIB) + random.Random(1).randbytes(MIB + MIB // 2)
+    async with open_port(memory=memory, cache=budget, compression="zlib") as port:
+        await port.db.put(b"k", value)
+        await port.db.flush(FlushType.MEMTABLE)
+        others = memory.responses.share()
+        await others.take(2 * MIB)
+        read = asyncio.create_task(port.client.get("/v1/kv/k"))
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert memory.responses.is_contended
+        others.reduce_to(0)
+        assert (await read).content == value

@@ -24,7 +24,6 @@ from shale.engine.read.reads import Reads
 from shale.errors import ErrorKind, ResponseTooLarge
 from shale.service.http.documents import Fields
 from shale.service.http.problems import Problem, bad_request, too_large
-from shale.sst.budget import LARGE_VALUE_BYTES
 
 SNAPSHOT = "snapshot"
 
@@ -50,16 +49,21 @@ class ReadRoutes:
     async def get(self, call: Request) -> Response:
         """Read one row."""
         key = key_from_path(call.path)
-        lookup = self._source(call).get_row(key, durability=durability(call, default="memory"))
-        row = await self._limits.timed("get", lookup)
-        if row is None:
-            raise Problem(HTTPStatus.NOT_FOUND, "no such key", kind=ErrorKind.DATA.value)
+        source, wanted = self._source(call), durability(call, default="memory")
+        while True:
+            row = await self._limits.timed("get", source.get_row(key, durability=wanted))
+            if row is None:
+                raise Problem(HTTPStatus.NOT_FOUND, "no such key", kind=ErrorKind.DATA.value)
+            value = self._limits.value_to_send(key, row)
+            if value is not None:
+                break
+            size_bytes, row = len(row.value), None  # what waits keeps no value
+            await self._limits.room_for_value(size_bytes)
         headers = [(b"x-shale-seq", b"%d" % row.seq)]
         if row.create_ts is not None:
             headers.append((b"x-shale-create-ts", b"%d" % row.create_ts))
         if row.expire_ts is not None:
             headers.append((b"x-shale-expire-ts", b"%d" % row.expire_ts))
-        value = await self._limits.value_to_send(key, row) if len(row.value) > LARGE_VALUE_BYTES else row.value
         return Response(HTTPStatus.OK, value, headers=headers, media_type=OCTETS)
 
     async def get_many(self, call: Request) -> Response:
