@@ -69,7 +69,10 @@ class ReplyWriter:
         answers.clear()  # the client may read them late
         self._backend.bytes_written += len(data)
         self._transport.write(data)
-        return self._may_write is None or await self._is_read()
+        if self._may_write is None:
+            return True
+        self._unread.count(len(data))  # the transport keeps all of it until the last byte is sent
+        return await self._is_read()
 
     async def _send_large(self, answers: list[bytes], size_bytes: int) -> bool:
         """Write large replies in pieces; wait for memory, and before each piece until the client has read the last."""
