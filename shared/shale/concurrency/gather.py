@@ -40,11 +40,11 @@ async def gather(works: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
         async with anyio.create_task_group() as tasks:
             for _ in range(min(len(works), REQUESTS_MAX)):
                 tasks.start_soon(run)
-    except cancelled:
-        # The cycle has the frame of ``run``, too, which reaches both.
+    finally:
+        # The cycle of a task that was cancelled has the frame of ``run``, too, which reaches both.
         pending.clear()
-        results.clear()
-        raise
+        if len(results) < len(works):
+            results.clear()
     if errors:
         error = errors[0]
         errors.clear()

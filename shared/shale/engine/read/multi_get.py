@@ -194,7 +194,7 @@ def lookup_many(
     max_seq: int | None = None,
     *,
     now_ms: int | None = None,
-    left: _BytesLeft | None = None,
+    left: _BytesLeft,
 ) -> tuple[list[FoundValue | int], bool]:
     """Find the newest visible values of many keys in memory, with one call of the kernel where that is possible.
 
@@ -203,7 +203,7 @@ def lookup_many(
         keys: different keys.
         max_seq: see ``lookup``, as ``now_ms``.
         now_ms: as there.
-        left: what all values may still have; ``None``: any.
+        left: what all values may still have.
 
     Returns:
         Per key, in their order, the value, or a status of the kernel if it has to be looked up by itself; and whether
@@ -212,8 +212,6 @@ def lookup_many(
     Raises:
         ResponseTooLarge: the values that memtables hold have more than is left; the rest was not copied.
     """
-    if left is None:
-        left = _BytesLeft(None)
     left.check(())
     decided: dict[bytes, FoundValue] = {}
     below: Sequence[bytes] = keys
