@@ -91,6 +91,7 @@ class Response:
             while len(rest) > PIECE_BYTES:  # the server waits before each piece until the client has read the last one
                 await send({"type": "http.response.body", "body": rest[:PIECE_BYTES], "more_body": True})
                 rest = rest[PIECE_BYTES:]
-            await send({"type": "http.response.body", "body": rest})
+            # A copy: the server may keep the last piece long after this call, and with it the whole body.
+            await send({"type": "http.response.body", "body": bytes(rest)})
             return
         await send({"type": "http.response.body", "body": self.body})

@@ -72,12 +72,12 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Create the session and start the task of the connection."""
-        self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if peer else ""
         address = f"{peer[0]}:{peer[1]}" if peer else ""
         self._session = RespSession(self._backend, self._table, address)
-        self._replies = ReplyWriter(self._backend, self._session, self._transport)
+        self._replies = ReplyWriter(self._backend, self._session, cast("asyncio.Transport", transport))
+        self._transport = self._replies.transport
         self._begin(self)
 
     def data_received(self, data: bytes) -> None:
@@ -112,10 +112,9 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the interface of asyncio
         """Cancel the timers of a closed connection."""
-        self._replies.is_over = True
         self._lost.set()
         self._wake()
-        self._replies.resume()
+        self._replies.lost()
 
     @property
     def is_waiting_for_input(self) -> bool:

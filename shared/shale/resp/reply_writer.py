@@ -8,6 +8,7 @@ import anyio
 from shale.resp.backend import Backend
 from shale.resp.options import ANSWER_BYTES
 from shale.resp.session import RespSession
+from shale.service.memory.counted_transport import CountedTransport
 from shale.sst.budget import LARGE_VALUE_BYTES
 
 _WAITING_BYTES = LARGE_VALUE_BYTES + ANSWER_BYTES + 1024
@@ -26,24 +27,31 @@ class ReplyWriter:
     def __init__(self, backend: Backend, session: RespSession, transport: asyncio.Transport) -> None:
         self._backend = backend
         self._session = session
-        self._transport = transport
         # In a turn of its own: it may be called while the transport writes.
-        self._unread = backend.memory.unread.share(partial(asyncio.get_running_loop().call_soon, self._abort))
-        self._is_counted = False
-        """Whether what it sends has a share of memory already."""
+        share = backend.memory.unread.share(partial(asyncio.get_running_loop().call_soon, self._abort))
+        self.transport = CountedTransport(transport, share)
         self._may_write: asyncio.Future[None] | None = None
         self.is_over = False
         """Whether the connection has ended or is being closed."""
 
     def pause(self) -> None:
         """Write no more: the client does not read its replies."""
-        if not self._is_counted:
-            self._unread.count(self._transport.get_write_buffer_size())
-        self._may_write = asyncio.get_running_loop().create_future()
+        self.transport.paused()
+        if self._may_write is None:
+            self._may_write = asyncio.get_running_loop().create_future()
 
     def resume(self) -> None:
         """Write again."""
-        self._unread.count(0)
+        if self.transport.resumed():
+            self._wake()
+
+    def lost(self) -> None:
+        """Write no more: the connection is lost."""
+        self.is_over = True
+        self.transport.lost()
+        self._wake()
+
+    def _wake(self) -> None:
         waiter, self._may_write = self._may_write, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
@@ -68,10 +76,7 @@ class ReplyWriter:
         data = answers[0] if len(answers) == 1 else b"".join(answers)
         answers.clear()  # the client may read them late
         self._backend.bytes_written += len(data)
-        self._transport.write(data)
-        if self._may_write is None:
-            return True
-        self._unread.count(len(data))  # the transport keeps all of it until the last byte is sent
+        self.transport.write(data)
         return await self._is_read()
 
     async def _send_large(self, answers: list[bytes], size_bytes: int) -> bool:
@@ -88,32 +93,28 @@ class ReplyWriter:
             if scope.cancelled_caught:
                 self._abort()
                 return False
-            self._is_counted = True
-            try:
-                await self._send_pieces(answers)
-            finally:
-                self._is_counted = False
+            await self._send_pieces(answers)
         return not self.is_over
 
     async def _send_pieces(self, answers: list[bytes]) -> None:
         for answer in answers:
             rest = memoryview(answer)
             while rest and not self.is_over:
-                self._transport.write(rest[:ANSWER_BYTES])
+                self.transport.write(rest[:ANSWER_BYTES])
                 rest = rest[ANSWER_BYTES:]
-                if self._may_write is not None and not await self._is_read():
+                if not await self._is_read():
                     return
 
     async def _is_read(self) -> bool:
-        """Wait until the client has read most of its replies; drop a client that reads nothing of them."""
+        """Wait until the transport has sent its replies; drop a client that reads nothing of them."""
         while self._may_write is not None and not self.is_over:
-            unread_bytes = self._transport.get_write_buffer_size()
+            unread_bytes = self.transport.get_write_buffer_size()
             with anyio.move_on_after(self._backend.options.send_timeout_s) as scope:
                 await asyncio.shield(self._may_write)
-            if scope.cancelled_caught and self._transport.get_write_buffer_size() >= unread_bytes:
+            if scope.cancelled_caught and self.transport.get_write_buffer_size() >= unread_bytes:
                 self._abort()
         return not self.is_over
 
     def _abort(self) -> None:
         self.is_over = True
-        self._transport.abort()
+        self.transport.abort()

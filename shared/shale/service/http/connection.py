@@ -9,7 +9,8 @@ from typing import Any
 from shale.core.address_limits import ConnectionCounts
 from shale.service.http.ordered_connection import OrderedProtocol
 from shale.service.http.problems import Problem, busy
-from shale.service.memory.unread_responses import UnreadResponses, UnreadShare
+from shale.service.memory.counted_transport import CountedTransport
+from shale.service.memory.unread_responses import UnreadResponses
 
 HEAD_BYTES_MAX = 128 * 1024
 """Limit for the request line and headers of one request; the HTTP parser itself has none."""
@@ -59,7 +60,7 @@ class BoundedProtocol(OrderedProtocol):
     """A client that reads nothing of its responses for so many seconds is dropped."""
     unread: UnreadResponses | None = None
     """Counts what clients have not read, and drops some if it is too much."""
-    _unread_share: UnreadShare | None = None
+    transport: CountedTransport  # pyright: ignore[reportIncompatibleVariableOverride]
     _is_endless = False
     _is_last = False
     """The first request is the only one, because the server stops."""
@@ -74,17 +75,17 @@ class BoundedProtocol(OrderedProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Start the timer for the first request of a new connection."""
-        super().connection_made(transport)
+        # In a turn of its own: it may be called while the transport writes.
+        drop = partial(self.loop.call_soon, transport.abort)
+        counted = CountedTransport(transport, None if self.unread is None else self.unread.share(drop))
+        super().connection_made(counted)
         self._made_s = self.loop.time()
-        if self.unread is not None:
-            # In a turn of its own: it may be called while the transport writes.
-            self._unread_share = self.unread.share(partial(self.loop.call_soon, transport.abort))
         tls = transport.get_extra_info("ssl_object")
         certificate = None if tls is None else tls.getpeercert(binary_form=True)
         self._extensions = {
-            _ABORT: {"call": transport.abort},
+            _ABORT: {"call": counted.abort},
             _ENDLESS: {"call": self._set_endless},
-            _CLOSED: {"call": transport.is_closing},
+            _CLOSED: {"call": counted.is_closing},
             CERTIFICATE: certificate is not None,
         }
         if self.connections_max is not None and len(self.connections) > self.connections_max:
@@ -101,7 +102,7 @@ class BoundedProtocol(OrderedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timers of a closed connection."""
         self._head_is_over()
-        self._count_unread(0)
+        self.transport.lost()
         if self._unread_timer is not None:
             self._unread_timer.cancel()
         if self.per_address is not None and self._counted_address is not None:
@@ -156,19 +157,16 @@ class BoundedProtocol(OrderedProtocol):
         super().pause_writing()
         if self._unread_timer is None:
             self._expect_reading()
-        self._count_unread(self.transport.get_write_buffer_size())
+        self.transport.paused()
 
     def resume_writing(self) -> None:
         """Stop the timer: the client has read; what comes next may have the same size."""
-        self._count_unread(0)
+        if not self.transport.resumed():
+            return
         if self._unread_timer is not None:
             self._unread_timer.cancel()
             self._unread_timer = None
         super().resume_writing()
-
-    def _count_unread(self, size_bytes: int) -> None:
-        if self._unread_share is not None:
-            self._unread_share.count(size_bytes)
 
     def _expect_reading(self) -> None:
         self._unread_bytes = self.transport.get_write_buffer_size()

@@ -1,0 +1,132 @@
+"""Writes to real connections whose clients leave a little of them unread."""
+
+import asyncio
+import socket
+import ssl
+from pathlib import Path
+from typing import cast
+
+import pytest
+import uvloop
+
+from shale.api.messages import Response
+from shale.concurrency.byte_budget import ByteBudget
+from shale.core.memory_account import MemoryAccount
+from shale.service.config.access.tls_section import TlsSection
+from shale.service.http.server import ConnectionLimits, open_socket, serve_app
+from shale.service.memory.counted_transport import TLS_PIECE_BYTES, CountedTransport
+from shale.service.memory.unread_responses import UnreadResponses
+from shale.service.tls.certificates import ServerCertificate
+from tests.certificates import Authority
+
+MIB = 1 << 20
+KERNEL_BYTES = 64 << 10
+"""The kernel doubles what is asked for."""
+BELOW_TLS_BYTES = TLS_PIECE_BYTES + (64 << 10)
+"""A transport below TLS has at most so much before TLS pauses."""
+CLIENTS = 30
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+class Sender(asyncio.Protocol):
+    """A connection that writes as it is told."""
+
+    def __init__(self, responses: UnreadResponses) -> None:
+        self._responses = responses
+        self.made = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL_BYTES)
+        self.transport = CountedTransport(cast("asyncio.Transport", transport), self._responses.share(transport.abort))
+        self.made.set()
+
+    def pause_writing(self) -> None:
+        self.transport.paused()
+
+    def resume_writing(self) -> None:
+        self.transport.resumed()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport.lost()
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("is_tls", [False, True], ids=["plain", "tls"])
+def test_a_write_counts_as_a_whole_until_its_last_byte_is_sent(loop: str, is_tls: bool, tmp_path: Path) -> None:
+    """Then another one counts, too."""
+    server_context = client_context = None
+    if is_tls:
+        authority = Authority(tmp_path)
+        server_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        server_context.load_cert_chain(*authority.issue("server"))
+        client_context = authority.client()
+
+    async def main() -> None:
+        budget = ByteBudget(1 << 30)
+        sender = Sender(UnreadResponses(budget, MemoryAccount(1 << 30)))
+        running = asyncio.get_running_loop()
+        server = await running.create_server(lambda: sender, "127.0.0.1", 0, ssl=server_context)
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BYTES)
+        sock.setblocking(False)
+        await running.sock_connect(sock, server.sockets[0].getsockname())
+        name = "localhost" if is_tls else None
+        reader, writer = await asyncio.open_connection(sock=sock, ssl=client_context, server_hostname=name, limit=1024)
+        await sender.made.wait()
+        for _ in range(2):
+            sender.transport.write(bytes(MIB))
+            assert budget.used_bytes == MIB
+            received = 0
+            while budget.used_bytes:
+                assert budget.used_bytes == MIB, "a part of what the transport keeps"
+                received += len(await reader.read(1024))
+            assert sender.transport.get_write_buffer_size() == 0
+            assert received >= MIB - 4 * KERNEL_BYTES - is_tls * BELOW_TLS_BYTES
+            await reader.readexactly(MIB - received)
+        body = bytes(range(256)) * (MIB >> 8)
+        sender.transport.write(body)
+        sender.transport.close()
+        assert sender.transport.is_closing()
+        assert await reader.read(-1) == body, "all that was written before the end"
+        assert budget.used_bytes == 0
+        writer.close()
+        server.close()
+
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        runner.run(asyncio.wait_for(main(), 60))
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_clients_that_read_nothing_over_tls_are_dropped(loop: str, tmp_path: Path) -> None:
+    """TLS took a response of a mebibyte as a whole, paused nothing, and nothing was counted."""
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("server")
+    certificate = ServerCertificate(TlsSection(cert_file=str(cert), key_file=str(key)), ssl.CERT_NONE)
+    budget, account = ByteBudget(8 * MIB), MemoryAccount(1 << 30)
+
+    async def connect(port: int) -> asyncio.StreamWriter:
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BYTES)
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
+        context = authority.client()
+        _, writer = await asyncio.open_connection(sock=sock, ssl=context, server_hostname="localhost", limit=1024)
+        return writer
+
+    async def main() -> None:
+        listener = open_socket("127.0.0.1", 0, setting="http.port")
+        port = listener.getsockname()[1]
+        limits = ConnectionLimits(unread=UnreadResponses(budget, account))
+        response = Response(200, bytes(MIB))
+        async with serve_app(response, listener, request_timeout_s=5, limits=limits, certificate=certificate):
+            clients = [await connect(port) for _ in range(CLIENTS)]
+            for client in clients:
+                client.write(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            while account.dropped_connections < CLIENTS - 8:  # noqa: ASYNC110 - nothing notifies
+                await asyncio.sleep(0.01)
+            assert budget.used_bytes == 8 * MIB
+            for client in clients:
+                client.transport.abort()
+
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        runner.run(asyncio.wait_for(main(), 60))
