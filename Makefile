@@ -255,8 +255,8 @@ image-spark: ## build the image with PySpark and Java, for drivers and executors
 dashboard-check: install ## query every panel of Grafana's dashboards on a real Prometheus after a load
 	$(BIN)/python -m tests.checks.dashboards
 
-memory-check: install ## each daemon under a memory limit of the kernel, overloaded; LIMITS="256 512" MiB
-	$(BIN)/python -m tests.checks.memory $(LIMITS)
+memory-check: install ## each daemon under a memory limit of the kernel, overloaded; LIMITS="256 512" MiB, TLS=1
+	$(BIN)/python -m tests.checks.memory $(LIMITS) $(if $(TLS),--tls)
 
 sizing-check: install ## memory of each daemon under load against the formulas of docs/how-to/operate/sizing.md
 	$(BIN)/python -m tests.checks.sizing

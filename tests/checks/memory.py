@@ -7,6 +7,7 @@ grows until writes wait; a new reader replays it, and the standby takes over aft
 that the kernel kills, that ends, or whose resident memory comes above its limit fails the check; so does a lost row.
 """
 
+import argparse
 import asyncio
 import re
 import shutil
@@ -14,12 +15,13 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from tests.certificates import Authority
 from tests.checks.control_group import ControlGroup, control_group, unusable_because
-from tests.checks.memory_clients import Writers, hostile, put_large_values, read_for
+from tests.checks.memory_clients import Server, Writers, hostile, put_large_values, read_for
 from tests.integration.daemons.daemon_process import Daemon, running
 
 MIB = 1 << 20
@@ -49,10 +51,11 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 class Run:
     """The daemons of one limit, and what they held."""
 
-    def __init__(self, limit_mib: int, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, limit_mib: int, folder: Path, stack: ExitStack, *, with_tls: bool) -> None:
         self._limit_mib = limit_mib
         self._folder = folder
         self._stack = stack
+        self._authority = Authority(folder) if with_tls else None
         self._daemons: dict[str, tuple[Daemon, ControlGroup]] = {}
         self.problems: list[str] = []
 
@@ -61,20 +64,20 @@ class Run:
         limit, writers = self._limit_mib * MIB, Writers()
         for name in ("writer", "compactor", "worker", "gc"):
             await self._start(name)
-        url = self._url("writer")
-        await put_large_values(url)
+        server = self._server("writer")
+        await put_large_values(server)
         begin_s = time.monotonic()
-        await writers.write(url, clients=10, until_bytes=3 * limit // 2, seconds=240)
+        await writers.write(server, clients=10, until_bytes=3 * limit // 2, seconds=240)
         self._say(f"wrote {writers.rows * 1000 // MIB} MiB in {time.monotonic() - begin_s:.0f} s: {writers.outcomes}")
         await self._start("reader")
         for name in ("writer", "reader"):
-            self._say(f"{name} read: {await read_for(self._url(name), writers, seconds=15)}")
+            self._say(f"{name} read: {await read_for(self._server(name), writers, seconds=15)}")
         for name in ("writer", "reader"):
             await self._overload(name, writers)
         for name in ("reader", "compactor", "worker"):
             self._stop(name)
         await self._start("standby", "daemon.started")
-        await writers.write(url, clients=10, until_bytes=1 << 60, seconds=30)
+        await writers.write(server, clients=10, until_bytes=1 << 60, seconds=30)
         self._say(f"without a compactor: {writers.rows * 1000 // MIB} MiB acknowledged: {writers.outcomes}")
         await self._start("reader")
         self._stop("writer", signal.SIGKILL)
@@ -93,11 +96,9 @@ class Run:
         self._say(f"{name} after {WAVES} waves of hostile clients: writes: {writers.outcomes}")
 
     async def _wave(self, name: str, writers: Writers, *, seconds: float) -> None:
-        daemon = self._daemons[name][0]
-        resp_port = daemon.port("resp_port") if name == "writer" else None
-        clients = hostile(daemon.port("port"), resp_port, factor=FACTOR, writes=name == "writer")
+        clients = hostile(self._server(name), factor=FACTOR, writes=name == "writer")
         await asyncio.to_thread(clients.__enter__)
-        honest = [read_for(self._url(name), writers, seconds=seconds)]
+        honest = [read_for(self._server(name), writers, seconds=seconds)]
         try:
             outcomes, *_ = await asyncio.gather(*honest, self._honest_writes(name, writers, seconds=seconds))
         finally:
@@ -106,12 +107,12 @@ class Run:
 
     async def _honest_writes(self, name: str, writers: Writers, *, seconds: float) -> None:
         if name == "writer":
-            await writers.write(self._url(name), clients=2, until_bytes=1 << 60, seconds=seconds)
+            await writers.write(self._server(name), clients=2, until_bytes=1 << 60, seconds=seconds)
 
     async def _until_complete(self, name: str, writers: Writers) -> None:
         """Wait until a server has all acknowledged rows: a reader may serve an older state for some time."""
         end_s = time.monotonic() + 120
-        while (missing := await writers.missing(self._url(name))) and time.monotonic() < end_s:  # noqa: ASYNC110 - a poll
+        while (missing := await writers.missing(self._server(name))) and time.monotonic() < end_s:  # noqa: ASYNC110 - a poll
             await asyncio.sleep(1)
         self._say(f"{name}: {missing} of {writers.rows} acknowledged rows are missing")
         if missing:
@@ -119,6 +120,9 @@ class Run:
 
     async def _start(self, name: str, event: str = "daemon.ready") -> None:
         module, *options = OPTIONS[name]
+        if self._authority is not None:
+            cert, key = self._authority.issue("server")
+            options += [f"--set=tls.cert_file={cert}", f"--set=tls.key_file={key}"]
         group_name = f"shale-{self._limit_mib}-{name}-{time.monotonic_ns()}"
         group = self._stack.enter_context(control_group(group_name, self._limit_mib * MIB))
         url, log = f"file://{self._folder}/store/orders", self._folder / f"{group_name}.log"
@@ -142,8 +146,10 @@ class Run:
         self.problems += [f"{name}: {text}" for is_wrong, text in found if is_wrong]
         self._say(f"{name:10} resident at most {peak // MIB} MiB, group at most {group.peak_bytes // MIB} MiB")
 
-    def _url(self, name: str) -> str:
-        return f"http://127.0.0.1:{self._daemons[name][0].port('port')}"
+    def _server(self, name: str) -> Server:
+        daemon = self._daemons[name][0]
+        resp_port = daemon.port("resp_port") if name == "writer" else None
+        return Server(daemon.port("port"), resp_port, None if self._authority is None else self._authority.ca_file)
 
     def _say(self, text: str) -> None:
         sys.stdout.write(f"  {self._limit_mib} MiB: {text}\n")
@@ -155,7 +161,9 @@ def _peak_bytes(pid: int) -> int:
     return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) * 1024
 
 
-def main(limits_mib: tuple[int, ...] = LIMITS_MIB, *, why_not: Callable[[], str | None] = unusable_because) -> int:
+def main(
+    limits_mib: Sequence[int], *, with_tls: bool = False, why_not: Callable[[], str | None] = unusable_because
+) -> int:
     """Check all limits; return 1 if a daemon came above its limit, or a row is lost."""
     if (reason := why_not()) is not None:
         sys.stdout.write(f"memory-check: skipped: {reason}\n")
@@ -165,7 +173,7 @@ def main(limits_mib: tuple[int, ...] = LIMITS_MIB, *, why_not: Callable[[], str 
         folder = Path(tempfile.mkdtemp(prefix="shale-memory-"))
         try:
             with ExitStack() as stack:
-                run = Run(limit_mib, folder, stack)
+                run = Run(limit_mib, folder, stack, with_tls=with_tls)
                 asyncio.run(run.all_phases())
                 problems += [f"{limit_mib} MiB: {problem}" for problem in run.problems]
         finally:
@@ -176,4 +184,8 @@ def main(limits_mib: tuple[int, ...] = LIMITS_MIB, *, why_not: Callable[[], str 
 
 
 if __name__ == "__main__":
-    sys.exit(main(tuple(map(int, sys.argv[1:])) or LIMITS_MIB))
+    parser = argparse.ArgumentParser(prog="python -m tests.checks.memory", description=main.__doc__)
+    parser.add_argument("limits", nargs="*", type=int, default=LIMITS_MIB, help="in MiB")
+    parser.add_argument("--tls", action="store_true", help="all ports have TLS")
+    arguments = parser.parse_args()
+    sys.exit(main(arguments.limits, with_tls=arguments.tls))

@@ -3,9 +3,12 @@
 import asyncio
 import contextlib
 import socket
+import ssl
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 import msgpack
 
@@ -34,6 +37,41 @@ def value_of(row: int) -> bytes:
     return VALUE % ((row,) * 62)
 
 
+@dataclass(frozen=True)
+class Server:
+    """Where clients connect to.
+
+    Args:
+        port: of HTTP.
+        resp_port: of Redis clients.
+        ca_file: of the authority of its certificate; ``None``: without TLS.
+    """
+
+    port: int
+    resp_port: int | None = None
+    ca_file: Path | None = None
+
+    def client(self, *, attempts: int) -> Client:
+        """Return an honest client."""
+        if self.ca_file is None:
+            return Client(f"http://127.0.0.1:{self.port}", attempts=attempts)
+        return Client(f"https://localhost:{self.port}", attempts=attempts, ca_file=str(self.ca_file))
+
+    def send(self, connection: socket.socket, port: int, data: bytes) -> socket.socket:
+        """Connect and send; return the connection to keep, which is another one with TLS.
+
+        Raises:
+            OSError: the server refuses the connection, or closes it.
+        """
+        connection.settimeout(10)
+        connection.connect(("127.0.0.1", port))
+        if self.ca_file is not None:
+            context = ssl.create_default_context(cafile=str(self.ca_file))
+            connection = context.wrap_socket(connection, server_hostname="localhost")
+        connection.sendall(data)
+        return connection
+
+
 class Writers:
     """Honest clients that write as fast as they can, and remember what was acknowledged."""
 
@@ -47,7 +85,7 @@ class Writers:
         """How many rows were acknowledged."""
         return sum(map(len, self.acknowledged))
 
-    async def write(self, url: str, *, clients: int, until_bytes: int, seconds: float) -> None:
+    async def write(self, server: Server, *, clients: int, until_bytes: int, seconds: float) -> None:
         """Write until so many bytes are acknowledged in all, or for so many seconds."""
         end_s = time.monotonic() + seconds
 
@@ -67,24 +105,24 @@ class Writers:
                     self.outcomes["acknowledged"] += 1
                     self.acknowledged.append(rows)
 
-        async with Client(url, attempts=1) as client:
+        async with server.client(attempts=1) as client:
             await asyncio.gather(*(one(client) for _ in range(clients)))
 
-    async def missing(self, url: str) -> int:
+    async def missing(self, server: Server) -> int:
         """Return how many acknowledged rows a server does not have."""
         missing = 0
-        async with Client(url, attempts=8) as client:
+        async with server.client(attempts=8) as client:
             for rows in self.acknowledged:
                 found = await client.get_many([key_of(row) for row in rows])
                 missing += sum(value != value_of(row) for row, value in zip(rows, found, strict=True))
         return missing
 
 
-async def read_for(url: str, writers: Writers, *, seconds: float) -> Counter[str]:
+async def read_for(server: Server, writers: Writers, *, seconds: float) -> Counter[str]:
     """Read hot and cold rows, one by one and many at once; return the outcomes."""
     outcomes: Counter[str] = Counter()
     end_s = time.monotonic() + seconds
-    async with Client(url, attempts=1) as client:
+    async with server.client(attempts=1) as client:
         step = 0
         while time.monotonic() < end_s:
             step += 1
@@ -101,9 +139,9 @@ async def read_for(url: str, writers: Writers, *, seconds: float) -> Counter[str
     return outcomes
 
 
-async def put_large_values(url: str) -> None:
+async def put_large_values(server: Server) -> None:
     """Write the values that hostile clients ask for."""
-    async with Client(url, attempts=8) as client:
+    async with server.client(attempts=8) as client:
         for key in LARGE_KEYS:
             await client.put(key, key * (LARGE_BYTES // len(key)))
         for key in MEDIUM_KEYS:
@@ -113,16 +151,16 @@ async def put_large_values(url: str) -> None:
 
 
 @contextlib.contextmanager
-def hostile(port: int, resp_port: int | None, *, factor: int, writes: bool) -> Iterator[None]:
+def hostile(server: Server, *, factor: int, writes: bool) -> Iterator[None]:
     """Open clients that read nothing, and send what is costly; close them at the end.
 
     Args:
-        port: of HTTP.
-        resp_port: of Redis clients.
+        server: theirs.
         factor: ten: 100 scans, 100 gets, 100 of many keys, 350 of Redis (MGET, GET, EXEC), 30
             bodies, 200 idle connections.
         writes: also send bodies of writes.
     """
+    port = server.port
     scan = b"POST /v1/scan HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{}"
     gets = [b"GET /v1/kv/%b HTTP/1.1\r\nhost: localhost\r\n\r\n" % key for key in LARGE_KEYS]
     redis = [_command(b"MGET", *keys) for keys in (LARGE_KEYS, MEDIUM_KEYS, HALF_KEYS)]
@@ -133,7 +171,7 @@ def hostile(port: int, resp_port: int | None, *, factor: int, writes: bool) -> I
     sent: list[tuple[int, bytes]] = [(port, scan)] * (10 * factor)
     sent += [(port, gets[number % len(gets)]) for number in range(10 * factor)]
     sent += [(port, get_many) for get_many in gets_of_many] * (5 * factor)
-    sent += [] if resp_port is None else [(resp_port, commands) for commands in redis] * (5 * factor)
+    sent += [] if server.resp_port is None else [(server.resp_port, commands) for commands in redis] * (5 * factor)
     sent += [(port, b"")] * (20 * factor)
     if writes:
         body = msgpack.packb({"ops": [{}] * (6 << 20)})
@@ -142,12 +180,9 @@ def hostile(port: int, resp_port: int | None, *, factor: int, writes: bool) -> I
         sent += [(port, head % len(body) + body)] * (3 * factor)
     with contextlib.ExitStack() as stack:
         for number, data in sent:
-            client = stack.enter_context(socket.socket())
-            client.setblocking(True)
-            with contextlib.suppress(OSError):  # refused, or closed while it sends
-                client.settimeout(10)
-                client.connect(("127.0.0.1", number))
-                client.sendall(data)
+            connection = stack.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                stack.enter_context(server.send(connection, number, data))
         yield
 
 

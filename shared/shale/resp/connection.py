@@ -100,7 +100,7 @@ class Connection(asyncio.Protocol):
         """Execute the received commands and then close: the client sends nothing more."""
         self._has_ended = True
         self._wake()
-        return True
+        return self._transport.can_write_eof()  # TLS cannot, and its transport logs a warning for ``True``
 
     def pause_writing(self) -> None:
         """Stop executing commands: the client does not read its replies."""

@@ -100,7 +100,7 @@ class BoundedProtocol(OrderedProtocol):
         self.timeout_keep_alive_task = self.loop.call_later(HEAD_S, self.timeout_keep_alive_handler)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the timers of a closed connection."""
+        """Cancel the timers of a closed connection, and drop what refers to it."""
         self._head_is_over()
         self.transport.lost()
         if self._unread_timer is not None:
@@ -109,6 +109,7 @@ class BoundedProtocol(OrderedProtocol):
             self.per_address.closed(self._counted_address)
             self._counted_address = None
         super().connection_lost(exc)
+        self._extensions = {}  # requests that still run have their own reference
 
     def _set_endless(self) -> None:
         self._is_endless = True

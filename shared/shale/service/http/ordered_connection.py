@@ -82,6 +82,9 @@ class OrderedProtocol(HttpToolsProtocol):
         self._unparsed.clear()
         self._cancel_close()
         super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+        # Each has a method of this connection: it would keep its memory until Python collects cycles.
+        self.cycle = self._running = self.scope = None  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
         """Parse bytes, or keep them while too many requests wait."""

@@ -7,7 +7,9 @@ from shale.service.memory.unread_responses import UnreadShare
 
 SMALL_BYTES = 16 << 10
 """A transport joins smaller writes, and keeps at most so many bytes of them before it pauses its protocol."""
-TLS_PIECE_BYTES = 32 << 10
+TLS_PIECE_BYTES = 16 << 10
+BELOW_TLS_BYTES = 64 << 10
+"""What the transport below TLS has at most before TLS pauses."""
 
 
 class CountedTransport(asyncio.Transport):
@@ -16,7 +18,7 @@ class CountedTransport(asyncio.Transport):
     A transport keeps the whole buffer of a write until its last byte is sent.  By itself it pauses its protocol only
     for more than 64 KiB, and lets it resume with 16 KiB left: a client that leaves so little of each response would
     keep a mebibyte that nothing counts.  TLS passes all that it gets on to a transport below it, whose buffer cannot be
-    seen, until that one has 64 KiB.  So it gets large writes in pieces, and a piece more than that is not counted.
+    seen, until that one has 64 KiB.  So it gets large writes in pieces, and what is below counts while it is paused.
 
     Args:
         transport: of the connection.
@@ -28,6 +30,7 @@ class CountedTransport(asyncio.Transport):
         self._transport = transport
         self._share = share
         self._is_tls = transport.get_extra_info("ssl_object") is not None
+        self._below_bytes = BELOW_TLS_BYTES if self._is_tls else 0
         self._large_bytes = 0
         """The size of a large write whose last byte is not sent."""
         self._rest = memoryview(b"")
@@ -53,7 +56,7 @@ class CountedTransport(asyncio.Transport):
 
     def paused(self) -> None:
         """Count what is not sent, because the transport has paused its protocol."""
-        self._count(max(self._large_bytes, self._transport.get_write_buffer_size()))
+        self._count(max(self._large_bytes, self._transport.get_write_buffer_size()) + self._below_bytes)
 
     def resumed(self) -> bool:
         """Write on, because the transport lets its protocol resume; return whether the protocol may write, too."""
