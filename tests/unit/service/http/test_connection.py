@@ -1,7 +1,6 @@
 """Loopback connections whose clients never complete their headers."""
 
 import asyncio
-import contextlib
 import gc
 import json
 import socket
