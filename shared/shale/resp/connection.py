@@ -46,7 +46,6 @@ class Connection(asyncio.Protocol):
         self._backend = backend
         self._table = table
         self._parser = Parser(BEFORE_AUTH if backend.has_password else backend.options.parser_limits())
-        self._transport: asyncio.Transport
         self._session: RespSession
         self._replies: ReplyWriter
         self._waiter: asyncio.Future[None] | None = None
@@ -100,6 +99,7 @@ class Connection(asyncio.Protocol):
         """Execute the received commands and then close: the client sends nothing more."""
         self._has_ended = True
         self._wake()
+        self._transport.ended()
         return self._transport.can_write_eof()  # TLS cannot, and its transport logs a warning for ``True``
 
     def pause_writing(self) -> None:

@@ -77,6 +77,7 @@ class ReplyWriter:
         answers.clear()  # the client may read them late
         self._backend.bytes_written += len(data)
         self.transport.write(data)
+        del data
         return await self._is_read()
 
     async def _send_large(self, answers: list[bytes], size_bytes: int) -> bool:
@@ -100,8 +101,8 @@ class ReplyWriter:
         for answer in answers:
             rest = memoryview(answer)
             while rest and not self.is_over:
-                self.transport.write(rest[:ANSWER_BYTES])
-                rest = rest[ANSWER_BYTES:]
+                piece, rest = rest[:ANSWER_BYTES], rest[ANSWER_BYTES:]
+                self.transport.write(piece if rest else bytes(piece))
                 if not await self._is_read():
                     return
 

@@ -1,10 +1,13 @@
 """Writes to real connections whose clients leave a little of them unread."""
 
 import asyncio
+import contextlib
 import socket
 import ssl
+import sys
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import uvloop
@@ -31,7 +34,7 @@ class Sender(asyncio.Protocol):
 
     def __init__(self, responses: UnreadResponses) -> None:
         self._responses = responses
-        self.made = asyncio.Event()
+        self.made, self.ended = asyncio.Event(), asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL_BYTES)
@@ -46,6 +49,21 @@ class Sender(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport.lost()
+        self.ended.set()
+
+
+def contexts(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Return the contexts of a server and of its clients."""
+    authority = Authority(folder)
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server.load_cert_chain(*authority.issue("server"))
+    return server, authority.client()
+
+
+def run(loop: str, main: Coroutine[Any, Any, None]) -> None:
+    """Run a scenario on one of the loops."""
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        runner.run(asyncio.wait_for(main, 60))
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -54,15 +72,13 @@ def test_a_write_counts_as_a_whole_until_its_last_byte_is_sent(loop: str, is_tls
     """Then another one counts, too."""
     server_context = client_context = None
     if is_tls:
-        authority = Authority(tmp_path)
-        server_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        server_context.load_cert_chain(*authority.issue("server"))
-        client_context = authority.client()
+        server_context, client_context = contexts(tmp_path)
 
     async def main() -> None:
         budget = ByteBudget(1 << 30)
         sender = Sender(UnreadResponses(budget, MemoryAccount(1 << 30)))
-        running = asyncio.get_running_loop()
+        running, problems = asyncio.get_running_loop(), []
+        running.set_exception_handler(lambda _, context: problems.append(context))
         server = await running.create_server(lambda: sender, "127.0.0.1", 0, ssl=server_context)
         sock = socket.socket()
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BYTES)
@@ -72,8 +88,10 @@ def test_a_write_counts_as_a_whole_until_its_last_byte_is_sent(loop: str, is_tls
         reader, writer = await asyncio.open_connection(sock=sock, ssl=client_context, server_hostname=name, limit=1024)
         await sender.made.wait()
         counted = MIB + is_tls * BELOW_TLS_BYTES
+        body = bytes(range(256)) * (MIB >> 8)
+        references = sys.getrefcount(body)
         for _ in range(2):
-            sender.transport.write(bytes(MIB))
+            sender.transport.write(body)
             assert budget.used_bytes == counted
             received = 0
             while budget.used_bytes:
@@ -82,17 +100,46 @@ def test_a_write_counts_as_a_whole_until_its_last_byte_is_sent(loop: str, is_tls
             assert sender.transport.get_write_buffer_size() == 0
             assert received >= MIB - 4 * KERNEL_BYTES - is_tls * (BELOW_TLS_BYTES + TLS_PIECE_BYTES)
             await reader.readexactly(MIB - received)
-        body = bytes(range(256)) * (MIB >> 8)
+            assert sys.getrefcount(body) == references, "an idle connection keeps what it has sent"
         sender.transport.write(body)
         sender.transport.close()
         assert sender.transport.is_closing()
         assert await reader.read(-1) == body, "all that was written before the end"
         assert budget.used_bytes == 0
+        assert problems == []
         writer.close()
+        await sender.ended.wait()
         server.close()
 
-    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
-        runner.run(asyncio.wait_for(main(), 60))
+    run(loop, main())
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("is_tls", [False, True], ids=["plain", "tls"])
+def test_what_is_sent_at_once_never_counts(loop: str, is_tls: bool, tmp_path: Path) -> None:
+    """Where memory is short, the client of a response that the kernel takes would be dropped."""
+    server_context, client_context = contexts(tmp_path)
+
+    async def main() -> None:
+        account = MemoryAccount(1 << 30)
+        responses = UnreadResponses(ByteBudget(KERNEL_BYTES), account)
+        sender = Sender(responses)
+        responses.share(lambda: None).count(1000)
+        running = asyncio.get_running_loop()
+        server = await running.create_server(lambda: sender, "127.0.0.1", 0, ssl=server_context if is_tls else None)
+        address = server.sockets[0].getsockname()
+        context, name = (client_context, "localhost") if is_tls else (None, None)
+        reader, writer = await asyncio.open_connection(*address, ssl=context, server_hostname=name)
+        await sender.made.wait()
+        for _ in range(5):
+            sender.transport.write(bytes(KERNEL_BYTES))
+            await reader.readexactly(KERNEL_BYTES)
+        assert account.dropped_connections == 0
+        writer.close()
+        await sender.ended.wait()
+        server.close()
+
+    run(loop, main())
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -127,5 +174,60 @@ def test_clients_that_read_nothing_over_tls_are_dropped(loop: str, tmp_path: Pat
             for client in clients:
                 client.transport.abort()
 
-    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
-        runner.run(asyncio.wait_for(main(), 60))
+    run(loop, main())
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_client_with_tls_that_sends_no_more_gets_the_rest(loop: str, tmp_path: Path) -> None:
+    """Both loops drop what is written after the end of what a client sends."""
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("server")
+    certificate = ServerCertificate(TlsSection(cert_file=str(cert), key_file=str(key)), ssl.CERT_NONE)
+
+    async def main() -> None:
+        listener = open_socket("127.0.0.1", 0, setting="http.port")
+        address = listener.getsockname()
+        limits = ConnectionLimits(unread=UnreadResponses(ByteBudget(1 << 30), MemoryAccount(1 << 30)))
+        async with serve_app(
+            Response(200, bytes(MIB)), listener, request_timeout_s=5, limits=limits, certificate=certificate
+        ):
+            assert await asyncio.to_thread(read_after_the_end, address, authority.client()) > MIB
+
+    run(loop, main())
+
+
+def read_after_the_end(address: tuple[str, int], context: ssl.SSLContext) -> int:
+    """Ask for a response, end the sending side of TLS, and return how many bytes arrive."""
+    received, incoming, outgoing = 0, ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BYTES)
+        sock.connect(address)
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                sock.sendall(outgoing.read())
+                incoming.write(sock.recv(KERNEL_BYTES))
+        tls.write(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        sock.sendall(outgoing.read())
+        sock.settimeout(None)
+        sock.recv(4096, socket.MSG_PEEK | socket.MSG_WAITALL)  # the response has begun, after the tickets of TLS
+        with contextlib.suppress(ssl.SSLError):
+            tls.unwrap()
+        sock.sendall(outgoing.read())
+        while True:
+            try:
+                data = tls.read(KERNEL_BYTES)
+            except ssl.SSLWantReadError:
+                more = sock.recv(KERNEL_BYTES)
+                if not more:
+                    return received
+                incoming.write(more)
+            except ssl.SSLError:
+                return received
+            else:
+                if not data:
+                    return received
+                received += len(data)

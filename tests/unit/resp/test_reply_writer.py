@@ -16,9 +16,11 @@ class ReadingClient(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.size_bytes = 0
+        self.last: object = None
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.size_bytes += len(data)
+        self.last = data
 
     def get_write_buffer_size(self) -> int:
         return 0
@@ -41,6 +43,7 @@ def test_clients_with_a_part_of_the_memory_do_not_wait_for_each_other() -> None:
                 transport = ReadingClient()
                 writer = ReplyWriter(home.backend, home.talker().session, transport)
                 assert await writer.send([b"x" * (12 * MIB)], 12 * MIB)
+                assert type(transport.last) is bytes, "a view of the last bytes would keep the whole reply"
                 return transport.size_bytes
 
             async with asyncio.timeout(60):

@@ -111,6 +111,11 @@ class BoundedProtocol(OrderedProtocol):
         super().connection_lost(exc)
         self._extensions = {}  # requests that still run have their own reference
 
+    def eof_received(self) -> None:
+        """Send what is written already, and close: the client sends nothing more."""
+        self.transport.ended()
+        super().eof_received()
+
     def _set_endless(self) -> None:
         self._is_endless = True
 

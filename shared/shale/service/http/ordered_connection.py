@@ -60,6 +60,8 @@ class OrderedProtocol(HttpToolsProtocol):
     _is_refused = False
     _is_next = False
     """Whether an answer has just ended, and the next request begins."""
+    _held: tuple[RequestResponseCycle, Any] | None = None
+    """A request that waits until the client has read the response before it."""
     _close_timer: asyncio.TimerHandle | None = None
     _has_head = False
     _hosts = 0
@@ -84,7 +86,7 @@ class OrderedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
         # Each has a method of this connection: it would keep its memory until Python collects cycles.
-        self.cycle = self._running = self.scope = None  # type: ignore[assignment]
+        self.cycle = self._running = self._held = self.scope = None  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
         """Parse bytes, or keep them while too many requests wait."""
@@ -208,9 +210,19 @@ class OrderedProtocol(HttpToolsProtocol):
             self._cancel_close()
             self._close_timer = self.loop.call_later(REST_S, self.transport.close)
 
+    def resume_writing(self) -> None:
+        """Go on with a response, or start the request that has waited for the client to read the one before."""
+        super().resume_writing()
+        held, self._held = self._held, None
+        if held is not None:
+            self._start_in_turn(*held)
+
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
-        if self._is_next and self.turns is not None:
+        if self.flow.write_paused:
+            # Its response would be made, and wait in memory that nothing counts.
+            self._held = (cycle, app)
+        elif self._is_next and self.turns is not None:
             self.turns.add(partial(self._start_in_turn, cycle, app))
         else:
             super()._start_asgi_task(cycle, app)

@@ -13,7 +13,7 @@ BELOW_TLS_BYTES = 64 << 10
 
 
 class CountedTransport(asyncio.Transport):
-    """The transport of a connection; its protocol calls ``paused``, ``resumed`` and ``lost``.
+    """The transport of a connection; its protocol calls ``paused``, ``resumed``, ``ended`` and ``lost``.
 
     A transport keeps the whole buffer of a write until its last byte is sent.  By itself it pauses its protocol only
     for more than 64 KiB, and lets it resume with 16 KiB left: a client that leaves so little of each response would
@@ -67,9 +67,15 @@ class CountedTransport(asyncio.Transport):
         self._large_bytes = 0
         self._transport.set_write_buffer_limits(high=SMALL_BYTES, low=0)
         self._count(0)
-        if self._closes:
+        if self._closes and not self._transport.is_closing():
             self._transport.close()
         return True
+
+    def ended(self) -> None:
+        """Pass all that is left on to TLS, because the peer has ended its side: TLS takes nothing later."""
+        rest, self._rest = self._rest, memoryview(b"")
+        if rest:
+            self._transport.write(rest)
 
     def lost(self) -> None:
         """Drop what is left, and count nothing from now on, because the connection is lost."""
@@ -118,13 +124,19 @@ class CountedTransport(asyncio.Transport):
 
     def _write_pieces(self) -> None:
         """Write pieces until the transport pauses its protocol."""
-        self._transport.set_write_buffer_limits(high=0)
-        while self._rest and not self._transport.get_write_buffer_size():
+        # Not 0 before it is written: TLS pauses its protocol already if its buffer has as much as the mark.
+        self._transport.set_write_buffer_limits(high=SMALL_BYTES, low=0)
+        while self._rest:
             piece, self._rest = self._rest[:TLS_PIECE_BYTES], self._rest[TLS_PIECE_BYTES:]
             self._transport.write(piece)
-        if not self._transport.get_write_buffer_size():
+            if self._transport.get_write_buffer_size():
+                break
+        if not self._rest:
+            self._rest = memoryview(b"")  # an empty part keeps the whole buffer
+        if self._transport.get_write_buffer_size():
+            self._transport.set_write_buffer_limits(high=0)
+        else:
             self._large_bytes = 0
-            self._transport.set_write_buffer_limits(high=SMALL_BYTES, low=0)
 
     def _count(self, size_bytes: int) -> None:
         if self._share is not None:

@@ -294,6 +294,35 @@ def test_what_a_client_has_not_read_counts_until_it_is_read() -> None:
     on_a_connection(scenario, app=Response(200, body), unread=UnreadResponses(responses, MemoryAccount(1 << 30)))
 
 
+def test_the_next_request_waits_until_the_response_before_it_is_read() -> None:
+    """Its response would wait for the client, too, in memory that nothing counts."""
+    asked = 0
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal asked
+        asked += 1
+        headers = [(b"content-length", b"%d" % LARGE)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": bytes(LARGE)})
+
+    async def scenario(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(GET)
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(GET * 2)
+        other, second = await asyncio.open_connection(*writer.get_extra_info("peername"))
+        second.write(GET)
+        await other.readuntil(b"\r\n\r\n")
+        second.close()
+        assert asked == 2, "one of each connection"
+        for _ in range(2):
+            await reader.readexactly(LARGE)
+            await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(LARGE)
+        assert asked == 4
+
+    on_a_connection(scenario, app=app)
+
+
 LOST = http_protocol.BoundedProtocol.connection_lost
 
 
