@@ -20,7 +20,7 @@ from tests.soak.history.operation import FINAL
 from tests.soak.history.values import elements_in, name_in
 from tests.soak.stack.daemons import MERGE_OPERATOR
 
-WRITER_S, READERS_S, PAUSE_S = 90.0, 60.0, 1.0
+WRITER_S, READERS_S, PAUSE_S = 90.0, 120.0, 1.0
 SHOWN_MAX = 5
 Rows = dict[str, bytes]
 
@@ -126,8 +126,12 @@ async def compare(url: str, expected: Rows, *, with_wheel: bool) -> dict[str, li
     report = {}
     for name, read in (("DbReader", shale_rows), ("slatedb's DbReader", wheel_rows)):
         if name == "DbReader" or with_wheel:
-            found = differences(expected, await asyncio.wait_for(read(url), READERS_S))
-            report[name] = [f"{len(found)} differences", *found[:SHOWN_MAX]] if found else []
+            try:
+                found = differences(expected, await asyncio.wait_for(read(url), READERS_S))
+            except TimeoutError:
+                report[name] = [f"it did not read all rows within {READERS_S:g} s"]
+            else:
+                report[name] = [f"{len(found)} differences", *found[:SHOWN_MAX]] if found else []
     return report
 
 

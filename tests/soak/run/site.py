@@ -162,7 +162,7 @@ class Site:
     def read_everything(self) -> "subprocess.CompletedProcess[str]":
         """Read the database after the load, by the writer and by readers."""
         words = [sys.executable, "-m", "tests.soak.clients.final", "--config", str(self._config)]
-        return self.run_command([*words, *([] if self.options.is_small else ["--with-wheel"])], 300)
+        return self.run_command([*words, *([] if self.options.is_small else ["--with-wheel"])], 400)
 
     def close(self) -> None:
         """End everything that still runs, and remove network and mounts."""

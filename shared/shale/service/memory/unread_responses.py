@@ -50,9 +50,18 @@ class UnreadResponses:
         return capacity_bytes // 2 if self._budget.is_contended else capacity_bytes
 
     def _drop_one(self) -> None:
-        """Drop the connection that has waited longest of those that keep at least the mean."""
-        mean_bytes = self._total_bytes / len(self._shares)
-        share = next(share for share, size_bytes in self._shares.items() if size_bytes >= mean_bytes)
+        """Drop the connection that has waited longest of those that keep at least half the mean, but not the newest.
+
+        A client that reads at once keeps a whole response for a moment, and others much less each.  Only if the newest
+        keeps more than half of the limit it is dropped.
+        """
+        newest = next(reversed(self._shares))
+        share = newest
+        if self._shares[newest] <= self._limit_bytes // 2:
+            half_bytes = self._total_bytes / len(self._shares) / 2
+            share = next(
+                share for share, size_bytes in self._shares.items() if size_bytes >= half_bytes and share is not newest
+            )
         self.count(share, 0)
         self._account.dropped_connections += 1
         share.drop()

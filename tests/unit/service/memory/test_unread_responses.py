@@ -16,12 +16,25 @@ def test_what_waited_longest_is_dropped_if_it_is_not_small() -> None:
         share.count(size_bytes)
     assert (budget.used_bytes, dropped) == (1000, [])
     shares[4].count(250)
-    assert (budget.used_bytes, dropped) == (850, [1]), "the first keeps less than the mean"
+    assert (budget.used_bytes, dropped) == (850, [1]), "the first keeps less than half the mean"
     shares[4].count(650)
     assert (budget.used_bytes, dropped) == (600, [1, 4]), "or the newest, if only it keeps much"
     for share in shares:
         share.count(0)
     assert budget.used_bytes == 0
+
+
+def test_a_client_that_may_read_at_once_is_not_dropped_for_many_that_keep_less() -> None:
+    """Only its response would have at least the mean."""
+    budget, dropped = ByteBudget(1000), []
+    unread = UnreadResponses(budget, MemoryAccount(1 << 30))
+    for name in range(50):
+        unread.share(lambda name=name: dropped.append(name)).count(20)
+    honest = [unread.share(lambda: dropped.append("honest")) for _ in range(2)]
+    for share in honest:
+        share.count(100)
+    assert dropped == list(range(10))
+    assert budget.used_bytes == 1000
 
 
 def test_a_single_response_is_never_too_large() -> None:
