@@ -60,6 +60,13 @@ def contexts(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     return server, authority.client()
 
 
+def certified(folder: Path) -> tuple[Authority, ServerCertificate]:
+    """Return an authority and a certificate of a port that it has signed."""
+    authority = Authority(folder)
+    cert, key = authority.issue("server")
+    return authority, ServerCertificate(TlsSection(cert_file=str(cert), key_file=str(key)), ssl.CERT_NONE)
+
+
 def run(loop: str, main: Coroutine[Any, Any, None]) -> None:
     """Run a scenario on one of the loops."""
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
@@ -145,9 +152,7 @@ def test_what_is_sent_at_once_never_counts(loop: str, is_tls: bool, tmp_path: Pa
 @pytest.mark.parametrize("loop", LOOPS)
 def test_clients_that_read_nothing_over_tls_are_dropped(loop: str, tmp_path: Path) -> None:
     """TLS took a response of a mebibyte as a whole, paused nothing, and nothing was counted."""
-    authority = Authority(tmp_path)
-    cert, key = authority.issue("server")
-    certificate = ServerCertificate(TlsSection(cert_file=str(cert), key_file=str(key)), ssl.CERT_NONE)
+    authority, certificate = certified(tmp_path)
     budget, account = ByteBudget(8 * MIB), MemoryAccount(1 << 30)
 
     async def connect(port: int) -> asyncio.StreamWriter:
@@ -180,9 +185,7 @@ def test_clients_that_read_nothing_over_tls_are_dropped(loop: str, tmp_path: Pat
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_client_with_tls_that_sends_no_more_gets_the_rest(loop: str, tmp_path: Path) -> None:
     """Both loops drop what is written after the end of what a client sends."""
-    authority = Authority(tmp_path)
-    cert, key = authority.issue("server")
-    certificate = ServerCertificate(TlsSection(cert_file=str(cert), key_file=str(key)), ssl.CERT_NONE)
+    authority, certificate = certified(tmp_path)
 
     async def main() -> None:
         listener = open_socket("127.0.0.1", 0, setting="http.port")
