@@ -38,8 +38,8 @@ from shale_compactor.worker.options import WorkerOptions
 _MEMORY = (
     MemoryShare(
         name="compactor_options.worker.memory_bytes",
-        default_bytes=ExecutorOptions().memory_bytes,
-        least_bytes=16 << 20,
+        default=ExecutorOptions().memory_bytes,
+        least=16 << 20,
         weight=1,
     ),
 )

@@ -33,7 +33,7 @@ async def run_reader(process: Process[ReaderSettings]) -> None:
         ShaleError: the reader has lost its checkpoint, or stored data is corrupt.
     """
     settings = process.settings
-    with open_data_ports(settings, process.certificate) as ports:
+    with open_data_ports(settings, process.certificate, process.memory) as ports:
         opened = await process.wait_for(partial(_open, process))
         if isinstance(opened, CheckpointMissing):
             raise opened

@@ -19,13 +19,13 @@ MIB = 1 << 20
 _MEMORY = (
     MemoryShare(
         name="max_replayed_bytes",
-        default_bytes=1024 * MIB,
-        least_bytes=4 * MIB,
+        default=1024 * MIB,
+        least=4 * MIB,
         weight=5,
         factor=2.0,
         bounds=(BoundedSize("max_memtable_bytes", ENGINE.max_memtable_bytes, 0.25, 2.0),),
     ),
-    MemoryShare(name="block_cache_bytes", default_bytes=DEFAULT_CAPACITY_BYTES, least_bytes=2 * MIB, weight=2),
+    MemoryShare(name="block_cache_bytes", default=DEFAULT_CAPACITY_BYTES, least=2 * MIB, weight=2),
 )
 
 

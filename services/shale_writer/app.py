@@ -44,7 +44,7 @@ async def run_writer(process: Process[WriterSettings]) -> None:
     settings = process.settings
     promotion = Promotion()
     process.admin.add_route(promotion.route())
-    with open_data_ports(settings, process.certificate) as ports:
+    with open_data_ports(settings, process.certificate, process.memory) as ports:
         db = await _open(process, ports, promotion)
         if db is None:
             return

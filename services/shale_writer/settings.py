@@ -28,21 +28,21 @@ ENGINE = DbOptions()
 _MEMORY = (
     MemoryShare(
         name="max_unflushed_bytes",
-        default_bytes=ENGINE.max_unflushed_bytes,
-        least_bytes=4 * MIB,
+        default=ENGINE.max_unflushed_bytes,
+        least=4 * MIB,
         weight=5,
         factor=1.75,
         bounds=(BoundedSize("l0_sst_size_bytes", ENGINE.l0_sst_size_bytes, 0.25, 2.0),),
     ),
-    MemoryShare(name="block_cache_bytes", default_bytes=DEFAULT_CAPACITY_BYTES, least_bytes=2 * MIB, weight=2),
+    MemoryShare(name="block_cache_bytes", default=DEFAULT_CAPACITY_BYTES, least=2 * MIB, weight=2),
     MemoryShare(
         name="max_transaction_history_bytes",
-        default_bytes=ENGINE.max_transaction_history_bytes,
-        least_bytes=MIB,
+        default=ENGINE.max_transaction_history_bytes,
+        least=MIB,
         weight=0.5,
     ),
 )
-_STANDBY = MemoryShare(name="standby.wal_cache_bytes", default_bytes=256 * MIB, least_bytes=2 * MIB, weight=1)
+_STANDBY = MemoryShare(name="standby.wal_cache_bytes", default=256 * MIB, least=2 * MIB, weight=1)
 POLICY = StandbyPolicy()
 
 

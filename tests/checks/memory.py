@@ -92,11 +92,12 @@ class Run:
     async def _overload(self, name: str, writers: Writers) -> None:
         """Let hostile clients come in waves: what those of one wave took must be free for the next one."""
         for wave in range(WAVES):
-            await self._wave(name, writers, seconds=20 if not wave else 5)
+            # Those of the last wave leave no connection to honest clients where memory is small.
+            await self._wave(name, writers, seconds=20 if not wave else 5, addresses=1 if wave < WAVES - 1 else 4)
         self._say(f"{name} after {WAVES} waves of hostile clients: writes: {writers.outcomes}")
 
-    async def _wave(self, name: str, writers: Writers, *, seconds: float) -> None:
-        clients = hostile(self._server(name), factor=FACTOR, writes=name == "writer")
+    async def _wave(self, name: str, writers: Writers, *, seconds: float, addresses: int) -> None:
+        clients = hostile(self._server(name), factor=FACTOR, writes=name == "writer", addresses=addresses)
         await asyncio.to_thread(clients.__enter__)
         honest = [read_for(self._server(name), writers, seconds=seconds)]
         try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import random
 import socket
 import ssl
 import time
@@ -151,14 +152,15 @@ async def put_large_values(server: Server) -> None:
 
 
 @contextlib.contextmanager
-def hostile(server: Server, *, factor: int, writes: bool) -> Iterator[None]:
+def hostile(server: Server, *, factor: int, writes: bool, addresses: int) -> Iterator[None]:
     """Open clients that read nothing, and send what is costly; close them at the end.
 
     Args:
         server: theirs.
         factor: ten: 100 scans, 100 gets, 100 of many keys, 350 of Redis (MGET, GET, EXEC), 30
-            bodies, 200 idle connections.
+            bodies, 200 idle connections; those that the server refuses are fewer.
         writes: also send bodies of writes.
+        addresses: how many they have: of one address the server takes half of all connections.
     """
     port = server.port
     scan = b"POST /v1/scan HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{}"
@@ -178,9 +180,11 @@ def hostile(server: Server, *, factor: int, writes: bool) -> Iterator[None]:
         head = b"POST /v1/batch HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/msgpack\r\n"
         head += b"content-length: %d\r\n\r\n"
         sent += [(port, head % len(body) + body)] * (3 * factor)
+    random.Random(factor).shuffle(sent)  # the server refuses the last ones
     with contextlib.ExitStack() as stack:
-        for number, data in sent:
+        for each, (number, data) in enumerate(sent):
             connection = stack.enter_context(socket.socket())
+            connection.bind((f"127.0.0.{2 + each % addresses}", 0))
             with contextlib.suppress(OSError):
                 stack.enter_context(server.send(connection, number, data))
         yield

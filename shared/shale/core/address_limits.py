@@ -61,17 +61,25 @@ class ConnectionCounts:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._open: dict[str, int] = {}
+        self.total = 0
+        """The open connections of all addresses."""
 
     def opened(self, address: str) -> bool:
         """Count a connection; return whether it is within the limit.  ``closed`` follows in both cases."""
         network = network_of(address)
         count = self._open[network] = self._open.get(network, 0) + 1
+        self.total += 1
         return count <= self.limit
+
+    def count(self, address: str) -> int:
+        """Return how many connections of an address are open."""
+        return self._open.get(network_of(address), 0)
 
     def closed(self, address: str) -> None:
         """Forget a connection."""
         network = network_of(address)
         count = self._open.pop(network, 1) - 1
+        self.total -= 1
         if count:
             self._open[network] = count
 

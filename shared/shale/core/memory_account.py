@@ -14,6 +14,7 @@ class MemoryPart(StrEnum):
     REQUESTS = "requests"
     RESPONSES = "responses"
     SCANS = "scans"
+    CONNECTIONS = "connections"
     COMPACTION = "compaction"
     WAL_ROWS = "wal_rows"
 

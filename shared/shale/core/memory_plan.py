@@ -23,41 +23,45 @@ class BoundedSize(NamedTuple):
 
     Args:
         name: the dotted name of the setting.
-        default_bytes: its value where memory is not scarce.
+        default: its value where memory is not scarce.
         part: of the share, if that is derived.
         least_factor: the share is at least this many times the size, if that is given.
     """
 
     name: str
-    default_bytes: int
+    default: int
     part: float
     least_factor: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryShare:
-    """A setting in bytes that bounds one part of a process.
+    """A setting that bounds one part of a process: a size, or a number of things.
 
     Args:
         name: the dotted name of the setting.
-        default_bytes: its value where memory is not scarce.
-        least_bytes: the least value that the process can work with.
+        default: its value where memory is not scarce.
+        least: the least value that the process can work with.
         weight: how much of a small memory it gets, relative to the others.
-        factor: bytes of memory for each byte of the setting.
-        bounds: settings whose sizes it bounds.
+        factor: bytes of memory for each byte, or for each thing.
+        counts: whether it is a number of things.
+        bounds: settings whose sizes, or numbers, it bounds.
     """
 
     name: str
-    default_bytes: int
-    least_bytes: int
+    default: int
+    least: int
     weight: float
     factor: float = 1.0
+    counts: bool = False
     bounds: tuple[BoundedSize, ...] = ()
 
-    def shown(self, size_bytes: int) -> str:
+    def shown(self, value: int) -> str:
         """Return the term of this setting in the sum of all."""
+        if self.counts:
+            return f"{format_size(round(self.factor))} x {self.name} ({value})"
         factor = "" if self.factor == 1 else f"{self.factor:g} x "
-        return f"{factor}{self.name} ({format_size(size_bytes)})"
+        return f"{factor}{self.name} ({format_size(value)})"
 
 
 def divide_memory(limit_bytes: int, shares: Sequence[MemoryShare], given: Mapping[str, int]) -> dict[str, int]:
@@ -76,25 +80,27 @@ def divide_memory(limit_bytes: int, shares: Sequence[MemoryShare], given: Mappin
     rest, left = derived, max(limit_bytes - PROCESS_BYTES - fixed, 0.0)
     while rest:
         each = max(left, 0.0) / sum(share.weight for share in rest)
-        filled = [share for share in rest if each * share.weight >= share.default_bytes * share.factor]
+        filled = [share for share in rest if each * share.weight >= share.default * share.factor]
         if not filled:
             values |= {share.name: _lowered(share, each, given) for share in rest}
             break
-        values |= {share.name: share.default_bytes for share in filled}
-        left -= sum(share.default_bytes * share.factor for share in filled)
+        values |= {share.name: share.default for share in filled}
+        left -= sum(share.default * share.factor for share in filled)
         rest = [share for share in rest if share not in filled]
     for share in derived:
         for size in share.bounds:
             if size.name not in given:
-                values[size.name] = min(size.default_bytes, int(values[share.name] * size.part))
+                values[size.name] = min(size.default, int(values[share.name] * size.part))
     return values
 
 
 def _lowered(share: MemoryShare, each: float, given: Mapping[str, int]) -> int:
     """Return the value of a setting that cannot have its default."""
-    part = int(each * share.weight / share.factor) // _ROUNDED_TO * _ROUNDED_TO
+    part = int(each * share.weight / share.factor)
+    if not share.counts:
+        part = part // _ROUNDED_TO * _ROUNDED_TO
     least = [int(given[size.name] * size.least_factor) for size in share.bounds if size.name in given]
-    return min(max([part, share.least_bytes, *least]), max([share.default_bytes, *least]))
+    return min(max([part, share.least, *least]), max([share.default, *least]))
 
 
 def needed_bytes(shares: Iterable[MemoryShare], values: Mapping[str, int]) -> int:

@@ -35,14 +35,19 @@ log = get_logger("resp")
 class Connection(asyncio.Protocol):
     """The protocol of one client; ``run`` is its task, which ``begin`` starts when the transport is connected.
 
+    ``lost`` is called when the transport has ended, which with TLS may be long after ``run``: the client has to agree.
     ``silent_ticks`` counts ticks of the server since the last input, ``busy_ticks`` since the running command started
     (if ``is_running``), ``age_ticks`` since the client has to authenticate, and ``held_ticks`` since ``holds_much``.
     """
 
     def __init__(
-        self, backend: Backend, table: Mapping[bytes, RespCommand], begin: Callable[["Connection"], None]
+        self,
+        backend: Backend,
+        table: Mapping[bytes, RespCommand],
+        begin: Callable[["Connection"], None],
+        lost: Callable[["Connection"], None],
     ) -> None:
-        self._begin = begin
+        self._begin, self._end = begin, lost
         self._backend = backend
         self._table = table
         self._parser = Parser(BEFORE_AUTH if backend.has_password else backend.options.parser_limits())
@@ -115,6 +120,7 @@ class Connection(asyncio.Protocol):
         self._lost.set()
         self._wake()
         self._replies.lost()
+        self._end(self)
 
     @property
     def is_waiting_for_input(self) -> bool:

@@ -37,11 +37,12 @@ class RespServer:
         self._connections: set[Connection] = set()
         self._emptied = anyio.Event()
         self._addresses = ConnectionCounts(backend.options.max_connections_per_address)
+        """Also has those that are refused, and those that have ended and whose transport has not."""
 
     def accept(self) -> asyncio.BaseProtocol:
         """Return the protocol of a new connection."""
         table = WRITER_COMMANDS if self._backend.reader is None else READER_COMMANDS
-        return Connection(self._backend, table, self._begin)
+        return Connection(self._backend, table, self._begin, self._lost)
 
     async def listen(
         self, listener: socket.socket, certificate: ServerCertificate | None
@@ -52,12 +53,13 @@ class RespServer:
             listener: a bound socket; closing what is returned closes it.
             certificate: of TLS; ``None``: no TLS.
         """
+        self._backend.memory.count_connections(lambda: self._addresses.total, tls=certificate is not None)
         if certificate is None:
             return await asyncio.get_running_loop().create_server(self.accept, sock=listener)
         limits = HandshakeLimits(
-            open_count=lambda: self._backend.connections,
+            open_count=lambda: self._addresses.total,
             connections_max=self._backend.options.max_connections,
-            per_address=self._addresses.limit,
+            per_address=self._addresses,
         )
         return TlsListener(listener, self.accept, certificate, limits)
 
@@ -102,13 +104,13 @@ class RespServer:
 
     def _begin(self, connection: Connection) -> None:
         backend = self._backend
+        is_within = self._addresses.opened(connection.host)
         if backend.is_draining or backend.connections >= backend.options.max_connections:
             backend.connections_refused += 1
             connection.refuse(DRAINING if backend.is_draining else "ERR max number of clients reached")
             connection.end()
             return
-        if not self._addresses.opened(connection.host):
-            self._addresses.closed(connection.host)
+        if not is_within:
             backend.connections_refused += 1
             connection.refuse("ERR max number of clients of this address reached")
             connection.end()
@@ -122,10 +124,12 @@ class RespServer:
         try:
             await connection.run()
         finally:
-            self._addresses.closed(connection.host)
             self._backend.connections -= 1
             self._connections.discard(connection)
             self._emptied.set()
+
+    def _lost(self, connection: Connection) -> None:
+        self._addresses.closed(connection.host)
 
 
 @contextlib.asynccontextmanager

@@ -19,6 +19,7 @@ from shale.service.access import AccessTokens, Quotas
 from shale.service.health import ServiceState
 from shale.service.http.server import NO_LIMITS, ConnectionLimits, open_socket, serve_app
 from shale.service.latency import Latency
+from shale.service.memory.process_memory import ProcessMemory
 from shale.service.process import PortServices, Process
 from shale.service.runtime_tuning import connections_within_open_files
 from shale.service.shutdown import wait_until_stopped
@@ -47,8 +48,15 @@ class DataPorts:
 
 
 @contextlib.contextmanager
-def open_data_ports(settings: ServerSettings, certificate: ServerCertificate | None = None) -> Iterator[DataPorts]:
+def open_data_ports(
+    settings: ServerSettings, certificate: ServerCertificate | None = None, memory: ProcessMemory | None = None
+) -> Iterator[DataPorts]:
     """Bind the data ports before the database is opened, so that a port in use fails the start at once.
+
+    Args:
+        settings: of the daemon.
+        certificate: of TLS; ``None``: no TLS.
+        memory: counts the connections of the HTTP port; the Redis port counts its own.
 
     Raises:
         InvalidRequestError: an address is in use or not of this host; names the setting.
@@ -59,11 +67,14 @@ def open_data_ports(settings: ServerSettings, certificate: ServerCertificate | N
         resp_socket = None
         if resp.enabled:
             resp_socket = stack.enter_context(open_socket(resp.host, resp.port, setting="resp.port"))
+        addresses = ConnectionCounts(http.max_connections_per_address)
         limits = ConnectionLimits(
             connections_max=connections_within_open_files(http.max_connections, _HTTP_EIGHTHS),
-            per_address=ConnectionCounts(http.max_connections_per_address),
+            per_address=addresses,
             send_timeout_s=http.send_timeout,
         )
+        if memory is not None:
+            memory.count_connections(lambda: addresses.total, tls=certificate is not None)
         yield DataPorts(http_socket, resp_socket, certificate, limits)
 
 

@@ -6,11 +6,12 @@ from typing import Any, ClassVar
 from pydantic import Field, SecretStr
 
 from shale.api.settings import HttpSection
-from shale.core.memory_plan import BoundedSize, MemoryShare
+from shale.core.memory_plan import MemoryShare
 from shale.engine.options import DbOptions
 from shale.errors import InvalidRequestError
 from shale.merge_operators import resolve_operator
 from shale.resp.settings import RespSection
+from shale.server.memory_shares import RESPONSES, http_shares, resp_shares
 from shale.service.access import Role, TokenRole
 from shale.service.config.access.exposed_ports import ListeningPort
 from shale.service.config.access.quotas_section import QuotasSection
@@ -22,30 +23,6 @@ from shale.service.config.sections import (
     SegmentExtractorSection,
 )
 from shale.service.config.settings import DaemonSettings, ProbeMaxStaleness
-
-MIB = 1 << 20
-_REQUESTS = (
-    MemoryShare(
-        name="http.max_inflight_bytes",
-        default_bytes=128 * MIB,
-        least_bytes=MIB,
-        weight=2,
-        bounds=(BoundedSize("http.max_body_bytes", 32 * MIB, 1.0, 1.0),),
-    ),
-)
-_COMMANDS = (
-    MemoryShare(
-        name="resp.max_inflight_bytes",
-        default_bytes=128 * MIB,
-        least_bytes=4 * MIB,
-        weight=2,
-        bounds=(
-            BoundedSize("resp.max_command_bytes", 64 * MIB, 1.0, 1.0),
-            BoundedSize("resp.max_value_bytes", 32 * MIB, 0.5, 2.0),
-        ),
-    ),
-)
-_RESPONSES = MemoryShare(name="memory.response_bytes", default_bytes=256 * MIB, least_bytes=4 * MIB, weight=2)
 
 
 def validate_options(options: Callable[[], object], merge_operator: str | None) -> None:
@@ -114,8 +91,10 @@ class ServerSettings(DaemonSettings):
         return super().requires_admin_token() or bool(self.data_tokens() or self.resp_tokens())
 
     def memory_shares(self) -> tuple[MemoryShare, ...]:
-        """Return the settings that bound requests and responses, and those of the daemon."""
-        return (*self.engine_shares(), *_REQUESTS, *(_COMMANDS if self.resp.enabled else ()), _RESPONSES)
+        """Return the settings that bound requests, responses and connections, and those of the daemon."""
+        tls = self.tls.is_on
+        commands = resp_shares(tls=tls) if self.resp.enabled else ()
+        return (*self.engine_shares(), *http_shares(tls=tls), *commands, RESPONSES)
 
     def engine_shares(self) -> tuple[MemoryShare, ...]:
         """Return the settings that bound the memory of the engine."""

@@ -189,13 +189,15 @@ class _Shell(Generic[S]):
             certificates = self._certificates
             if certificates is not None:
                 tg.start_soon(certificates.watch, name="tls")
+            addresses = ConnectionCounts(ADMIN_CONNECTIONS_PER_ADDRESS)
+            self._memory.count_connections(lambda: addresses.total, tls=certificates is not None)
             async with serve_app(
                 admin.asgi,
                 listener,
                 request_timeout_s=ADMIN_REQUEST_S,
                 limits=ConnectionLimits(
                     connections_max=connections_within_open_files(ADMIN_CONNECTIONS_MAX, ADMIN_EIGHTHS),
-                    per_address=ConnectionCounts(ADMIN_CONNECTIONS_PER_ADDRESS),
+                    per_address=addresses,
                     unread=self._memory.unread,
                 ),
                 certificate=None if certificates is None else certificates.admin,

@@ -77,7 +77,10 @@ _PROCESS = (
     _gauge("shale_executor_queue", "Pieces of CPU work that wait for a thread.", db=False),
     _gauge(
         "shale_memory_bytes", "What a part of the process holds in memory.", "part", db=False,
-        part=("memtables", "cache", "transactions", "requests", "responses", "scans", "compaction", "wal_rows"),
+        part=(
+            "memtables", "cache", "transactions", "requests", "responses", "scans", "connections", "compaction",
+            "wal_rows",
+        ),
     ),
     _gauge("shale_memory_limit_bytes", "The memory that the process may take: memory.limit.", db=False),
     _counter(

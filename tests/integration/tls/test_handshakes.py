@@ -1,6 +1,7 @@
-"""Connections whose clients never send a ClientHello count in the limits of a port."""
+"""Connections count in the limits of a port from their accept to their end, whatever clients leave out of TLS."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -29,6 +30,7 @@ CLIENTS = 100
 """Their first bytes arrive at any moment of the accept."""
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 PING = {"http": b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "resp": b"PING\r\n"}
+LAST = {"http": PING["http"], "resp": b"QUIT\r\n"}
 PONG = {"http": b"HTTP/1.1 204", "resp": b"+PONG"}
 
 
@@ -102,6 +104,56 @@ def test_silent_clients_count_from_their_accept_on(loop: str, kind: str, per_add
             while not found.startswith(PONG[kind]):  # until the server has seen the ends of the others
                 found = await _answer_or_nothing(kind, port, context)
             await asyncio.gather(*ends)
+
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        runner.run(scenario())
+
+
+def _ended_session(kind: str, port: int, context: ssl.SSLContext) -> ssl.SSLSocket | None:
+    """Return a connection that the server has ended, whose client does not answer; ``None`` if it is refused."""
+    plain = socket.create_connection(("127.0.0.1", port), timeout=10)
+    try:
+        client = context.wrap_socket(plain, server_hostname="localhost")
+        client.sendall(LAST[kind])
+        found = client.recv(100)
+    except OSError:
+        plain.close()
+        return None
+    if found:
+        return client
+    client.close()
+    return None
+
+
+def _is_established(client: socket.socket) -> bool:
+    """Return whether the server has not closed the connection."""
+    return client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) == b"\x01"
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("kind", ["http", "resp"])
+@pytest.mark.parametrize("per_address", [1000, 3])
+def test_connections_count_until_their_clients_agree_to_the_end(
+    loop: str, kind: str, per_address: int, tmp_path: Path
+) -> None:
+    """TLS waits half a minute for the client's half of the end, and keeps all buffers."""
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("server")
+    certificate = ServerCertificate(TlsSection(cert_file=str(cert), key_file=str(key)), ssl.CERT_NONE)
+    context = authority.client()
+
+    async def scenario() -> None:
+        async with asyncio.timeout(60), _port(kind, certificate, per_address) as port:
+            attempts = [await asyncio.to_thread(_ended_session, kind, port, context) for _ in range(SILENT)]
+            clients = [each for each in attempts if each is not None]
+            assert len(clients) >= LIMIT
+            held = [client for client in clients if _is_established(client)]
+            assert len(held) <= min(per_address, LIMIT) + REFUSALS_MAX
+            for client in clients:
+                client.close()
+            found = b""
+            while not found.startswith(PONG[kind]):
+                found = await _answer_or_nothing(kind, port, context)
 
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
         runner.run(scenario())

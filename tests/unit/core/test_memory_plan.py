@@ -16,14 +16,14 @@ from shale.core.memory_plan import (
 
 TABLES = MemoryShare(
     name="tables",
-    default_bytes=1024 * MIB,
-    least_bytes=4 * MIB,
+    default=1024 * MIB,
+    least=4 * MIB,
     weight=3,
     factor=1.75,
     bounds=(BoundedSize("table", 64 * MIB, 0.25, 2.0),),
 )
-CACHE = MemoryShare(name="cache", default_bytes=256 * MIB, least_bytes=2 * MIB, weight=2)
-BODIES = MemoryShare(name="bodies", default_bytes=16 * MIB, least_bytes=MIB, weight=1)
+CACHE = MemoryShare(name="cache", default=256 * MIB, least=2 * MIB, weight=2)
+BODIES = MemoryShare(name="bodies", default=16 * MIB, least=MIB, weight=1)
 SHARES = (TABLES, CACHE, BODIES)
 
 
@@ -68,6 +68,35 @@ def test_too_little_memory_gives_the_least_values() -> None:
     assert shown_sum(SHARES, values) == (
         "the process (80.0 MiB) + 1.75 x tables (4.0 MiB) + cache (2.0 MiB) + bodies (1.0 MiB) = 90.0 MiB"
     )
+
+
+CLIENTS = MemoryShare(
+    name="clients",
+    default=4096,
+    least=64,
+    weight=1,
+    factor=16384,
+    counts=True,
+    bounds=(BoundedSize("clients_of_one", 2048, 0.5, 0.0),),
+)
+
+
+@pytest.mark.parametrize(("limit_mib", "expected"), [(80, 64), (112, 512), (144, 1024), (4096, 4096)])
+def test_a_number_of_things_follows_from_memory(limit_mib: int, expected: int) -> None:
+    """A quarter of what is left, in units of 16 KiB, but at least the least number."""
+    others = MemoryShare(name="others", default=4096 * MIB, least=0, weight=3)
+    values = divide_memory(limit_mib * MIB, (CLIENTS, others), {})
+    assert (values["clients"], values["clients_of_one"]) == (expected, expected // 2)
+
+
+def test_a_given_number_of_one_does_not_raise_that_of_all() -> None:
+    """A limit that another one makes needless is not an error."""
+    assert divide_memory(PROCESS_BYTES, (CLIENTS,), {"clients_of_one": 2048}) == {"clients": 64}
+
+
+def test_the_sum_shows_a_number_with_the_size_of_each() -> None:
+    """Not as a size."""
+    assert shown_sum((CLIENTS,), {"clients": 1024}) == "the process (80.0 MiB) + 16.0 KiB x clients (1024) = 96.0 MiB"
 
 
 LIMIT = 1000 * MIB

@@ -88,15 +88,17 @@ class BoundedProtocol(OrderedProtocol):
             _CLOSED: {"call": counted.is_closing},
             CERTIFICATE: certificate is not None,
         }
+        per_address, is_within = self.per_address, True
+        if per_address is not None and self.client is not None:
+            self._counted_address = self.client[0]
+            is_within = per_address.opened(self._counted_address)
         if self.connections_max is not None and len(self.connections) > self.connections_max:
             self._refuse(busy(f"more than {self.connections_max} connections"), linger=False)
             return
-        if self.per_address is not None and self.client is not None:
-            self._counted_address = self.client[0]
-            if not self.per_address.opened(self._counted_address):
-                detail = f"more than {self.per_address.limit} connections of this address"
-                self._refuse(busy(detail, status=HTTPStatus.TOO_MANY_REQUESTS), linger=False)
-                return
+        if per_address is not None and not is_within:
+            detail = f"more than {per_address.limit} connections of this address"
+            self._refuse(busy(detail, status=HTTPStatus.TOO_MANY_REQUESTS), linger=False)
+            return
         self.timeout_keep_alive_task = self.loop.call_later(HEAD_S, self.timeout_keep_alive_handler)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -55,7 +55,7 @@ class _Server(uvicorn.Server):
         limits = HandshakeLimits(
             open_count=self.server_state.connections.__len__,
             connections_max=protocol.connections_max,
-            per_address=None if protocol.per_address is None else protocol.per_address.limit,
+            per_address=protocol.per_address,
         )
         listeners: list[Any] = [TlsListener(each, make, certificate, limits) for each in sockets]
         self.servers = listeners

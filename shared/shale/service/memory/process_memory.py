@@ -9,6 +9,7 @@ import anyio
 from shale.concurrency.byte_budget import WAIT_MAX_S, ByteBudget, TaskShares
 from shale.core.memory_account import MemoryAccount, MemoryPart
 from shale.errors import ResponseTooLarge, UnavailableError
+from shale.service.memory.connection_memory import connection_bytes
 from shale.service.memory.unread_responses import UnreadResponses
 from shale.sst.budget import LARGE_VALUE_BYTES
 
@@ -90,6 +91,15 @@ class ProcessMemory:
                 if wait.cancelled_caught:
                     raise UnavailableError(f"no memory for the values within {WAIT_MAX_S:g} s; try again")
             return await read(LARGE_VALUE_BYTES)
+
+    def count_connections(self, open_count: Callable[[], int], *, tls: bool) -> None:
+        """Count the open connections of a port in the account.
+
+        Args:
+            open_count: returns how many there are.
+            tls: whether they have TLS.
+        """
+        self.account.add_meter(MemoryPart.CONNECTIONS, lambda: open_count() * connection_bytes(tls=tls))
 
     def release_values(self) -> None:
         """Give back the memory of large values that the present task has read."""

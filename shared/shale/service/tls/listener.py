@@ -30,12 +30,12 @@ class HandshakeLimits:
     Args:
         open_count: returns how many connections are open after their handshake; default: none.
         connections_max: connections that are served, which handshakes count to; ``None``: no limit.
-        per_address: handshakes of one address; ``None``: no limit.
+        per_address: counts the open connections of addresses, and limits their handshakes; ``None``: no limit.
     """
 
     open_count: Callable[[], int] = int
     connections_max: int | None = None
-    per_address: int | None = None
+    per_address: ConnectionCounts | None = None
 
 
 class TlsListener:
@@ -59,7 +59,7 @@ class TlsListener:
         self._make = make
         self._certificate = certificate
         self._limits = limits
-        self._addresses = None if limits.per_address is None else ConnectionCounts(limits.per_address)
+        self._addresses = None if limits.per_address is None else ConnectionCounts(limits.per_address.limit)
         self._loop = asyncio.get_running_loop()
         self._handshakes: set[asyncio.Task[None]] = set()
         self._retry: asyncio.TimerHandle | None = None
@@ -106,14 +106,27 @@ class TlsListener:
         if limits.connections_max is not None and count >= limits.connections_max + REFUSALS_MAX:
             connection.close()
             return
-        if self._addresses is not None and not self._addresses.opened(host):
-            self._addresses.closed(host)
+        if not self._has_room_for(host):
             connection.close()
             return
         connection.setblocking(False)
         task = self._loop.create_task(self._handshake(connection))
         self._handshakes.add(task)
         task.add_done_callback(lambda ended: self._ended(ended, host))
+
+    def _has_room_for(self, host: str) -> bool:
+        """Count a handshake of an address, unless it has too many connections; ``_ended`` forgets it.
+
+        Those that are refused after their handshake stay for as long as their client does not agree to the end.
+        """
+        open_counts, handshakes = self._limits.per_address, self._addresses
+        if open_counts is None or handshakes is None:
+            return True
+        is_within = open_counts.count(host) + handshakes.count(host) < open_counts.limit + REFUSALS_MAX
+        if not handshakes.opened(host) or not is_within:
+            handshakes.closed(host)
+            return False
+        return True
 
     async def _handshake(self, connection: socket.socket) -> None:
         certificate = self._certificate

@@ -1,11 +1,14 @@
 """Sizes that follow from ``memory.limit``."""
 
 import re
+from pathlib import Path
 
 import pytest
 
+from shale.server.settings import ServerSettings
 from shale.service.config.settings import DaemonSettings, load_settings
 from shale.service.config.settings_error import SettingsError
+from shale.service.memory.connection_memory import connection_bytes
 from shale_compactor.settings import CompactorSettings
 from shale_compactor.worker.settings import WorkerSettings
 from shale_reader.settings import ReaderSettings
@@ -40,6 +43,33 @@ def test_a_large_limit_changes_no_default() -> None:
     assert settings.max_unflushed_bytes == 1024 * MIB
     assert settings.l0_sst_size_bytes == 64 * MIB
     assert settings.http.max_inflight_bytes == 128 * MIB
+    assert (settings.http.max_connections, settings.http.max_connections_per_address) == (4096, 2048)
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("kind", [WriterSettings, ReaderSettings])
+def test_connections_fit_into_a_small_container(kind: type[ServerSettings], tls: bool, tmp_path: Path) -> None:
+    """Those that no client uses, too; with TLS each takes four times as much."""
+    given = [f"memory.limit={179 * MIB}", "resp.enabled=true"]
+    if tls:
+        given += [f"tls.cert_file={tmp_path}/tls.crt", f"tls.key_file={tmp_path}/tls.key"]
+    settings = _load(kind, *given)
+    assert isinstance(settings, ServerSettings)
+    each = connection_bytes(tls=tls)
+    most = settings.http.max_connections + settings.resp.max_connections
+    assert 8 * MIB < most * each < 16 * MIB
+    assert settings.http.max_connections_per_address == settings.http.max_connections // 2
+    assert settings.resp.max_connections_per_address == settings.resp.max_connections // 2
+
+
+def test_given_connections_stay() -> None:
+    """And take memory from the sizes that are not given."""
+    few = _load(WriterSettings, "memory.limit=358MiB", "http.max_connections=100")
+    many = _load(WriterSettings, "memory.limit=358MiB", "http.max_connections=4096")
+    assert isinstance(few, WriterSettings)
+    assert isinstance(many, WriterSettings)
+    assert (few.http.max_connections, many.http.max_connections) == (100, 4096)
+    assert many.block_cache_bytes < few.block_cache_bytes
 
 
 def test_given_sizes_stay_and_the_others_follow() -> None:

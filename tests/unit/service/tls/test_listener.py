@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from shale.core.address_limits import ConnectionCounts
 from shale.service.config.access.tls_section import TlsSection
 from shale.service.http.server import open_socket
 from shale.service.tls import listener as module
@@ -136,7 +137,7 @@ def test_a_failed_handshake_frees_its_place(loop: str, authority: Authority, cer
     async def scenario() -> None:
         bound = open_socket("127.0.0.1", 0, setting="port")
         port = bound.getsockname()[1]
-        listener = TlsListener(bound, Greeting, certificate, HandshakeLimits(per_address=1))
+        listener = TlsListener(bound, Greeting, certificate, HandshakeLimits(per_address=ConnectionCounts(1)))
         for _ in range(3):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET / HTTP/1.1\r\n\r\n")
