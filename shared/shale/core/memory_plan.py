@@ -63,11 +63,21 @@ class MemoryShare:
         factor = "" if self.factor == 1 else f"{self.factor:g} x "
         return f"{factor}{self.name} ({format_size(value)})"
 
+    def needs(self, value: int, each: float) -> bool:
+        """Return whether a value takes more than the part of this setting, with ``each`` bytes for a weight of one."""
+        return value * self.factor > each * self.weight
+
+    def lowered(self, each: float) -> int:
+        """Return the largest value that fits into the part of this setting, see ``needs``."""
+        value = int(each * self.weight / self.factor)
+        return value if self.counts else value // _ROUNDED_TO * _ROUNDED_TO
+
 
 def divide_memory(limit_bytes: int, shares: Sequence[MemoryShare], given: Mapping[str, int]) -> dict[str, int]:
     """Return the value of each setting that is not given, so that all together stay below the limit.
 
-    A setting gets its default if its weight allows that; what it does not need goes to the others.
+    A setting whose weight does not allow the least value gets that; one whose weight allows the default gets that.  The
+    others divide the rest.
 
     Args:
         limit_bytes: of the whole process.
@@ -76,17 +86,20 @@ def divide_memory(limit_bytes: int, shares: Sequence[MemoryShare], given: Mappin
     """
     derived = [share for share in shares if share.name not in given]
     fixed = sum(given[share.name] * share.factor for share in shares if share.name in given)
+    least = {share.name: _least(share, given) for share in derived}
+    most = {share.name: max(share.default, least[share.name]) for share in derived}
     values: dict[str, int] = {}
     rest, left = derived, max(limit_bytes - PROCESS_BYTES - fixed, 0.0)
     while rest:
         each = max(left, 0.0) / sum(share.weight for share in rest)
-        filled = [share for share in rest if each * share.weight >= share.default * share.factor]
-        if not filled:
-            values |= {share.name: _lowered(share, each, given) for share in rest}
+        known = {share.name: least[share.name] for share in rest if share.needs(least[share.name], each)}
+        known = known or {share.name: most[share.name] for share in rest if not share.needs(most[share.name], each)}
+        if not known:
+            values |= {share.name: max(share.lowered(each), least[share.name]) for share in rest}
             break
-        values |= {share.name: share.default for share in filled}
-        left -= sum(share.default * share.factor for share in filled)
-        rest = [share for share in rest if share not in filled]
+        values |= known
+        left -= sum(known[share.name] * share.factor for share in rest if share.name in known)
+        rest = [share for share in rest if share.name not in known]
     for share in derived:
         for size in share.bounds:
             if size.name not in given:
@@ -94,13 +107,11 @@ def divide_memory(limit_bytes: int, shares: Sequence[MemoryShare], given: Mappin
     return values
 
 
-def _lowered(share: MemoryShare, each: float, given: Mapping[str, int]) -> int:
-    """Return the value of a setting that cannot have its default."""
-    part = int(each * share.weight / share.factor)
-    if not share.counts:
-        part = part // _ROUNDED_TO * _ROUNDED_TO
-    least = [int(given[size.name] * size.least_factor) for size in share.bounds if size.name in given]
-    return min(max([part, share.least, *least]), max([share.default, *least]))
+def _least(share: MemoryShare, given: Mapping[str, int]) -> int:
+    """Return the least value of a setting, which sizes that it bounds may raise."""
+    return max(
+        [share.least, *(int(given[size.name] * size.least_factor) for size in share.bounds if size.name in given)]
+    )
 
 
 def needed_bytes(shares: Iterable[MemoryShare], values: Mapping[str, int]) -> int:

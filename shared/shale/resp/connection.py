@@ -72,6 +72,8 @@ class Connection(asyncio.Protocol):
         self._answer_bytes = 0
         self.is_running = False
         self.is_refused = False
+        self.is_counted = False
+        """Whether it is one of the connections of its address."""
         self.silent_ticks = self.busy_ticks = self.age_ticks = self.held_ticks = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -37,12 +37,13 @@ class RespServer:
         self._connections: set[Connection] = set()
         self._emptied = anyio.Event()
         self._addresses = ConnectionCounts(backend.options.max_connections_per_address)
-        """Also has those that are refused, and those that have ended and whose transport has not."""
+        """With TLS it also has those that have ended, until their transport ends."""
+        self._has_tls = False
 
     def accept(self) -> asyncio.BaseProtocol:
         """Return the protocol of a new connection."""
         table = WRITER_COMMANDS if self._backend.reader is None else READER_COMMANDS
-        return Connection(self._backend, table, self._begin, self._lost)
+        return Connection(self._backend, table, self._begin, self._forget)
 
     async def listen(
         self, listener: socket.socket, certificate: ServerCertificate | None
@@ -53,7 +54,8 @@ class RespServer:
             listener: a bound socket; closing what is returned closes it.
             certificate: of TLS; ``None``: no TLS.
         """
-        self._backend.memory.count_connections(lambda: self._addresses.total, tls=certificate is not None)
+        self._has_tls = certificate is not None
+        self._backend.memory.count_connections(lambda: self._addresses.total, tls=self._has_tls)
         if certificate is None:
             return await asyncio.get_running_loop().create_server(self.accept, sock=listener)
         limits = HandshakeLimits(
@@ -105,6 +107,7 @@ class RespServer:
     def _begin(self, connection: Connection) -> None:
         backend = self._backend
         is_within = self._addresses.opened(connection.host)
+        connection.is_counted = True
         if backend.is_draining or backend.connections >= backend.options.max_connections:
             backend.connections_refused += 1
             connection.refuse(DRAINING if backend.is_draining else "ERR max number of clients reached")
@@ -122,14 +125,20 @@ class RespServer:
 
     async def _serve(self, connection: Connection) -> None:
         try:
-            await connection.run()
+            with contextlib.suppress(OSError):  # of the socket: the client has gone, and others stay
+                await connection.run()
         finally:
             self._backend.connections -= 1
             self._connections.discard(connection)
             self._emptied.set()
+            if not self._has_tls:  # the socket ends in the next turn, and its client may connect again before
+                self._forget(connection)
 
-    def _lost(self, connection: Connection) -> None:
-        self._addresses.closed(connection.host)
+    def _forget(self, connection: Connection) -> None:
+        """Count a connection no more; the second call does nothing."""
+        if connection.is_counted:
+            connection.is_counted = False
+            self._addresses.closed(connection.host)
 
 
 @contextlib.asynccontextmanager

@@ -3,7 +3,6 @@
 from shale.core.memory_plan import MIB, BoundedSize, MemoryShare
 from shale.service.memory.connection_memory import connection_bytes
 
-_CONNECTIONS_LEAST = 32
 RESPONSES = MemoryShare(name="memory.response_bytes", default=256 * MIB, least=4 * MIB, weight=2)
 
 
@@ -17,7 +16,7 @@ def http_shares(*, tls: bool) -> tuple[MemoryShare, ...]:
             weight=2,
             bounds=(BoundedSize("http.max_body_bytes", 32 * MIB, 1.0, 1.0),),
         ),
-        _connections("http", 4096, weight=1.5, tls=tls),
+        _connections("http", 4096, least=128, weight=1.5, tls=tls),
     )
 
 
@@ -34,17 +33,17 @@ def resp_shares(*, tls: bool) -> tuple[MemoryShare, ...]:
                 BoundedSize("resp.max_value_bytes", 32 * MIB, 0.5, 2.0),
             ),
         ),
-        _connections("resp", 1024, weight=0.5, tls=tls),
+        _connections("resp", 1024, least=64, weight=0.5, tls=tls),
     )
 
 
-def _connections(section: str, default: int, *, weight: float, tls: bool) -> MemoryShare:
+def _connections(section: str, default: int, *, least: int, weight: float, tls: bool) -> MemoryShare:
     """Return the share of the connections of a port; one address may have half of them."""
     per_address = BoundedSize(f"{section}.max_connections_per_address", default // 2, 0.5, 0.0)
     return MemoryShare(
         name=f"{section}.max_connections",
         default=default,
-        least=_CONNECTIONS_LEAST,
+        least=least,
         weight=weight,
         factor=connection_bytes(tls=tls),
         counts=True,

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import struct
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -115,6 +116,25 @@ def test_a_write_counts_as_a_whole_until_its_last_byte_is_sent(loop: str, is_tls
         assert budget.used_bytes == 0
         assert problems == []
         writer.close()
+        await sender.ended.wait()
+        server.close()
+
+    run(loop, main())
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_the_end_of_what_is_written_is_no_error_if_the_peer_has_reset_the_connection(loop: str) -> None:
+    """The kernel knows before the loop does."""
+
+    async def main() -> None:
+        sender = Sender(UnreadResponses(ByteBudget(1 << 30), MemoryAccount(1 << 30)))
+        running = asyncio.get_running_loop()
+        server = await running.create_server(lambda: sender, "127.0.0.1", 0)
+        client = socket.create_connection(server.sockets[0].getsockname())
+        await sender.made.wait()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        sender.transport.write_eof()
         await sender.ended.wait()
         server.close()
 

@@ -65,8 +65,10 @@ async def _is_closed(reader: asyncio.StreamReader) -> bool:
         return True
 
 
-async def _answer(kind: str, port: int, context: ssl.SSLContext) -> bytes:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost")
+async def _answer(kind: str, port: int, context: ssl.SSLContext, address: str = "127.0.0.1") -> bytes:
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", port, ssl=context, server_hostname="localhost", local_addr=(address, 0)
+    )
     writer.write(PING[kind])
     found = await reader.readuntil(b"\r\n")
     writer.close()
@@ -149,6 +151,8 @@ def test_connections_count_until_their_clients_agree_to_the_end(
             assert len(clients) >= LIMIT
             held = [client for client in clients if _is_established(client)]
             assert len(held) <= min(per_address, LIMIT) + REFUSALS_MAX
+            if per_address < LIMIT:
+                assert (await _answer(kind, port, context, "127.0.0.2")).startswith(PONG[kind]), "others have the rest"
             for client in clients:
                 client.close()
             found = b""

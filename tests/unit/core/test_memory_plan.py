@@ -89,6 +89,21 @@ def test_a_number_of_things_follows_from_memory(limit_mib: int, expected: int) -
     assert (values["clients"], values["clients_of_one"]) == (expected, expected // 2)
 
 
+@pytest.mark.parametrize("limit_mib", [89, 90, 100])
+def test_a_setting_that_gets_more_than_its_weight_leaves_less_to_the_others(limit_mib: int) -> None:
+    """The least value comes first: together they stay below the limit as long as all have it."""
+    shares = (CLIENTS, MemoryShare(name="others", default=4096 * MIB, least=6 * MIB, weight=1, factor=1.25))
+    values = divide_memory(limit_mib * MIB, shares, {})
+    assert values["clients"] >= 64
+    assert values["others"] >= 6 * MIB
+    assert limit_mib * MIB - MIB // 8 < needed_bytes(shares, values) <= limit_mib * MIB
+
+
+def test_a_bounded_size_that_is_given_may_raise_its_share_above_the_default() -> None:
+    """Also where there is memory for more."""
+    assert divide_memory(8192 * MIB, SHARES, {"table": 1024 * MIB})["tables"] == 2048 * MIB
+
+
 def test_a_given_number_of_one_does_not_raise_that_of_all() -> None:
     """A limit that another one makes needless is not an error."""
     assert divide_memory(PROCESS_BYTES, (CLIENTS,), {"clients_of_one": 2048}) == {"clients": 64}

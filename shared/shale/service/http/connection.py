@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping, MutableMapping
 from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import Any, ClassVar
 
 from shale.core.address_limits import ConnectionCounts
 from shale.service.http.ordered_connection import OrderedProtocol
@@ -55,6 +55,8 @@ class BoundedProtocol(OrderedProtocol):
     """Further connections get a 503 and are closed."""
     per_address: ConnectionCounts | None = None
     """Further connections of an address get a 429 and are closed."""
+    refused: ClassVar[set["BoundedProtocol"]] = set()
+    """Those of this port that were told so: with TLS they stay until their clients agree to the end."""
     _counted_address: str | None = None
     send_timeout_s = 30.0
     """A client that reads nothing of its responses for so many seconds is dropped."""
@@ -92,18 +94,22 @@ class BoundedProtocol(OrderedProtocol):
         if per_address is not None and self.client is not None:
             self._counted_address = self.client[0]
             is_within = per_address.opened(self._counted_address)
-        if self.connections_max is not None and len(self.connections) > self.connections_max:
-            self._refuse(busy(f"more than {self.connections_max} connections"), linger=False)
-            return
-        if per_address is not None and not is_within:
+        problem = None
+        if self.connections_max is not None and len(self.connections) - len(self.refused) > self.connections_max:
+            problem = busy(f"more than {self.connections_max} connections")
+        elif per_address is not None and not is_within:
             detail = f"more than {per_address.limit} connections of this address"
-            self._refuse(busy(detail, status=HTTPStatus.TOO_MANY_REQUESTS), linger=False)
+            problem = busy(detail, status=HTTPStatus.TOO_MANY_REQUESTS)
+        if problem is not None:
+            self.refused.add(self)
+            self._refuse(problem, linger=False)
             return
         self.timeout_keep_alive_task = self.loop.call_later(HEAD_S, self.timeout_keep_alive_handler)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timers of a closed connection, and drop what refers to it."""
         self._head_is_over()
+        self.refused.discard(self)
         self.transport.lost()
         if self._unread_timer is not None:
             self._unread_timer.cancel()

@@ -142,7 +142,7 @@ NO_LIMITS = ConnectionLimits()
 def _protocol(limits: ConnectionLimits) -> type[BoundedProtocol]:
     """Return a connection class with these limits: uvicorn takes a class and makes the connections itself."""
     names = ("connections_max", "per_address", "send_timeout_s", "unread", "metrics")
-    members = {name: getattr(limits, name) for name in names} | {"turns": LoopTurns()}
+    members = {name: getattr(limits, name) for name in names} | {"turns": LoopTurns(), "refused": set()}
     return cast("type[BoundedProtocol]", type("_Bounded", (BoundedProtocol,), members))
 
 

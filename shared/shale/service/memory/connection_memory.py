@@ -1,6 +1,6 @@
-"""What an open connection takes, whatever its client does: uvicorn's protocol, or ours, and the transport.
+"""What an idle connection takes: uvicorn's protocol, or ours, and the transport.
 
-Measured with 1,000 idle connections, see docs/how-to/operate/sizing.md: 13 KiB, and 57 KiB with TLS.
+Measured with 1,000 of them, see docs/how-to/operate/sizing.md: 13 KiB, and 57 KiB with TLS.
 """
 
 _PLAIN_BYTES = 16 << 10

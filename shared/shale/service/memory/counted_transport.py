@@ -1,6 +1,7 @@
 """A transport whose writes count as unread until their last byte is sent."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from shale.service.memory.unread_responses import UnreadShare
@@ -120,7 +121,8 @@ class CountedTransport(asyncio.Transport):
 
     def write_eof(self) -> None:
         """Tell the peer of the end after the last byte."""
-        self._transport.write_eof()
+        with suppress(OSError):  # the peer has reset the connection, which asyncio has not seen yet
+            self._transport.write_eof()
 
     def _write_pieces(self) -> None:
         """Write pieces until the transport pauses its protocol."""

@@ -25,8 +25,9 @@ class MemorySection(Section):
     limit: Bytes | None = Field(
         default=None,
         gt=0,
-        description="Memory of the whole process: at this limit caches are small and writes are refused. Sizes that "
-        "are not set follow from it. none: 70 % of the container's limit, or of the machine's memory.",
+        description="Memory of the whole process: at this limit caches are small and writes are refused. Sizes, and "
+        "numbers of connections, that are not set follow from it. none: 70 % of the container's limit, or of the "
+        "machine's memory.",
     )
     response_bytes: Bytes = Field(
         default=256 << 20,
@@ -62,16 +63,24 @@ def plan_memory(settings: M, section: MemorySection, shares: MemoryShares) -> tu
     names = [name for share in shares for name in (share.name, *(size.name for size in share.bounds))]
     given = {name: size for name in names if (size := _given(settings, name)) is not None}
     derived = divide_memory(limit_bytes, shares, given)
-    values = {**given, **derived}
     problem = None
-    if shares and needed_bytes(shares, values) > limit_bytes:
+    if shares and needed_bytes(shares, {**given, **derived}) > limit_bytes:
+        if section.limit is None:  # few connections would not make the sizes fit, and the daemon starts
+            derived |= _default_numbers(shares, given)
         problem = (
-            f"memory: the settings need more than {format_size(limit_bytes)} ({source}): {shown_sum(shares, values)}; "
-            "lower them, or raise the limit"
+            f"memory: the settings need more than {format_size(limit_bytes)} ({source}): "
+            f"{shown_sum(shares, {**given, **derived})}; lower them, or raise the limit"
         )
         if section.limit is not None:
             raise InvalidRequestError(problem)
     return with_values(settings, derived), MemoryPlan(limit_bytes=limit_bytes, problem=problem)
+
+
+def _default_numbers(shares: MemoryShares, given: Mapping[str, int]) -> dict[str, int]:
+    """Return the numbers of things where memory is not scarce, unless they are given."""
+    numbers = {share.name: share.default for share in shares if share.counts}
+    numbers |= {size.name: size.default for share in shares if share.counts for size in share.bounds}
+    return {name: number for name, number in numbers.items() if name not in given}
 
 
 def with_values(settings: M, values: Mapping[str, object]) -> M:

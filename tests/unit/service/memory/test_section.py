@@ -8,7 +8,9 @@ import pytest
 from shale.server.settings import ServerSettings
 from shale.service.config.settings import DaemonSettings, load_settings
 from shale.service.config.settings_error import SettingsError
+from shale.service.memory import section
 from shale.service.memory.connection_memory import connection_bytes
+from shale.service.memory.container import AvailableMemory
 from shale_compactor.settings import CompactorSettings
 from shale_compactor.worker.settings import WorkerSettings
 from shale_reader.settings import ReaderSettings
@@ -70,6 +72,26 @@ def test_given_connections_stay() -> None:
     assert isinstance(many, WriterSettings)
     assert (few.http.max_connections, many.http.max_connections) == (100, 4096)
     assert many.block_cache_bytes < few.block_cache_bytes
+
+
+@pytest.mark.parametrize(
+    ("given", "connections", "has_problem"),
+    [((), (2055, 1027), False), (("--set", "block_cache_bytes=400MiB"), (4096, 2048), True)],
+)
+def test_connections_are_the_default_where_given_sizes_do_not_fit(
+    given: tuple[str, ...], connections: tuple[int, int], has_problem: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon that only warns of its sizes serves as many clients as with much memory."""
+    monkeypatch.setattr(section, "available_memory", lambda: AvailableMemory(512 * MIB, "the container"))
+    loaded = load_settings(WriterSettings, [*URL, *given])
+    http = loaded.settings.http
+    assert (http.max_connections, http.max_connections_per_address) == connections
+    assert (loaded.memory.problem is not None) == has_problem
+
+
+def test_a_small_memory_has_room_for_all_parts() -> None:
+    """With both ports and TLS."""
+    _load(WriterSettings, "memory.limit=128MiB", "resp.enabled=true", "tls.cert_file=/tls.crt", "tls.key_file=/tls.key")
 
 
 def test_given_sizes_stay_and_the_others_follow() -> None:
