@@ -5,6 +5,7 @@ Routing uses the raw path, because a key may contain any bytes.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
+from shale.api.abandoned_requests import answer_if_connected
 from shale.api.fields import KV_PREFIX
 from shale.api.messages import Request, Response
 from shale.api.openapi import document
@@ -87,6 +89,8 @@ class Api:
         self.quotas = tokens.quotas
         self.memory = services.memory
         self._free = http.max_concurrent_requests
+        self._free_min = http.max_concurrent_requests * 3 // 4
+        """With fewer free places a read ends if its client has gone; to watch each one would cost too much."""
         inflight = metrics.gauge("shale_http_requests_inflight")
         metrics.before_scrape(lambda: inflight.set(http.max_concurrent_requests - self._free))
         by_name: dict[str, _Path] = {}
@@ -201,6 +205,8 @@ class Api:
             raise busy(MEMORY_IS_FULL, status=HTTPStatus.TOO_MANY_REQUESTS)
         if self.quotas is not None and self.quotas.is_limiting:
             self._use_quota(call, self.quotas.of(*self._bearer.caller(call.header(b"authorization"), role)))
+        if role is Role.READ and self._free < self._free_min:
+            return partial(answer_if_connected, handler)
         return handler
 
     def _use_quota(self, call: Request, quota: Quota) -> None:
