@@ -17,8 +17,8 @@ _KILLED = ("killed", "timeout")
 def judge(folder: Path, packages: Sequence[str], *, score_min: float) -> int:
     """Print the report; return 0 if each score is high enough and every survivor is explained."""
     record = folder / "results.jsonl"
-    if not record.exists():
-        print(f"{record}: no results: run `make mutation-run` first")
+    if not record.exists() or not record.stat().st_size:
+        print(f"{record}: no results: run `make mutation-run` first, with packages, and minutes for some mutants")
         return 1
     results = {record["key"]: record for record in map(json.loads, record.read_text().splitlines())}
     explained: dict[str, str] = tomllib.loads(EXPLAINED.read_text())["mutants"] if EXPLAINED.exists() else {}

@@ -84,3 +84,11 @@ def test_a_report_fails_for_survivors_and_low_scores(tmp_path: Path, capsys: pyt
     write("killed", "survived")
     assert judge(tmp_path, ["p"], score_min=0.5) == 1
     assert "survived (1 tests)  p.m:1  p.m:f: x1" in capsys.readouterr().out
+
+
+def test_a_run_without_a_mutant_is_not_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It ended while it measured the tests, or no package has the name."""
+    assert judge(tmp_path, ["p"], score_min=0.9) == 1
+    (tmp_path / "results.jsonl").touch()
+    assert judge(tmp_path, ["p"], score_min=0.9) == 1
+    assert capsys.readouterr().out.count("no results") == 2
